@@ -13,10 +13,11 @@ use sesame_control::core::{Core, Input};
 use sesame_control::{FleetId, Options, Port, Sharding};
 use sesame_engine::Footprint;
 use sesame_model::{FleetAddress, FleetProblem, FleetState};
-use sesame_testkit::generate::{self, Edit, GATEWAYS, PORTS, Set};
+use sesame_testkit::generate::{self, Edit, GATEWAYS, POD_SERVICES, PORTS, Set, XBACKENDS};
 use sesame_tests::world::{World, cases, differences, input};
 use sesame_translate::fleet::{Rejected, RejectedKind};
 use sesame_translate::settings::{Mode, Settings};
+use sesame_translate::shared::pod_services;
 
 /// A change to a world.
 #[derive(Clone, Debug)]
@@ -287,4 +288,14 @@ fn random_sets_yield_every_type_of_resource() {
         let count = kinds.get(type_url).copied().unwrap_or(0);
         assert!(count > SETS, "{kinds:?}");
     }
+}
+
+#[test]
+fn the_generator_names_the_services_of_xbackends() {
+    let names: Vec<_> = XBACKENDS
+        .iter()
+        .map(|name| pod_services::name(name))
+        .collect();
+    let names: Vec<&str> = names.iter().map(|name| &**name).collect();
+    assert_eq!(names, POD_SERVICES);
 }

@@ -3,6 +3,7 @@
 
 mod clients;
 mod connections;
+mod pods;
 mod policies;
 
 use std::collections::BTreeMap;
@@ -246,6 +247,7 @@ fn a_change_runs_only_the_keys_that_depend_on_it() {
     policies::policies(&mut world);
     policies::client_certificates(&mut world);
     policies::traffic(&mut world);
+    pods::xbackends(&mut world);
     clients::validation(&mut world);
     no_ops(&mut world);
 }

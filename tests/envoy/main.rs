@@ -25,6 +25,7 @@ mod listener_sets;
 mod mirrors;
 mod on_demand;
 mod paths;
+mod pods;
 mod redirects;
 mod rewrites;
 mod routing;

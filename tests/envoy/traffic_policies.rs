@@ -143,7 +143,11 @@ async fn sessions_of_a_service_are_persistent_except_in_rules_with_their_own() {
 const RETURNS: u32 = 100;
 
 /// Sends several requests with the cookie of a response, and counts the responses of each backend.
-async fn returning(sesame: &Sesame, path: &str, set_cookie: &str) -> BTreeMap<String, u32> {
+pub(crate) async fn returning(
+    sesame: &Sesame,
+    path: &str,
+    set_cookie: &str,
+) -> BTreeMap<String, u32> {
     let (cookie, _) = set_cookie
         .split_once(';')
         .expect("a cookie with attributes");

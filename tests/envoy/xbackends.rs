@@ -24,12 +24,12 @@ fn xbackend(name: &str, host: &str, port: u16, fields: &str) -> String {
 }
 
 /// The fields for server validation.
-fn server_only(validation: &str) -> String {
+pub(crate) fn server_only(validation: &str) -> String {
     format!("tls: {{mode: ServerOnly, validation: {{{validation}}}}}")
 }
 
 /// A rule that refers to XBackends instead of Services.
-fn external(rule: &str) -> String {
+pub(crate) fn external(rule: &str) -> String {
     rule.replace(
         ", port: 80",
         ", group: gateway.networking.x-k8s.io, kind: XBackend",

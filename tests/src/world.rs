@@ -94,6 +94,7 @@ pub fn differences(a: &World, b: &World) -> Vec<String> {
         fleet_clusters,
         fleet_destinations,
         fleet_certificates,
+        pod_services,
         statuses,
     );
     compare("resources", &a.resources, &b.resources, &mut out);

@@ -74,6 +74,19 @@ static CORE_METADATA: Fields = Fields {
     ..Fields::ALL
 };
 
+/// Metadata of Services: also what shows that one belongs to an XBackend.
+static SERVICE_METADATA: Fields = Fields {
+    only: Some(&[
+        "name",
+        "namespace",
+        "labels",
+        "ownerReferences",
+        "resourceVersion",
+        "uid",
+    ]),
+    ..Fields::ALL
+};
+
 /// The whole spec, and the metadata in [`Meta`](crate::Meta).
 pub(crate) static WHOLE: KeptFields = KeptFields {
     metadata: &METADATA,
@@ -114,9 +127,9 @@ pub(crate) static LABELS: KeptFields = KeptFields {
     status: None,
 };
 
-/// Ports and addresses, without the settings for kube-proxy and cloud providers.
+/// Ports, addresses and the selector, without the settings for kube-proxy and cloud providers.
 pub(crate) static SERVICE: KeptFields = KeptFields {
-    metadata: &CORE_METADATA,
+    metadata: &SERVICE_METADATA,
     body: &Fields {
         except: &["status"],
         nested: &[(
@@ -132,7 +145,6 @@ pub(crate) static SERVICE: KeptFields = KeptFields {
                     "loadBalancerClass",
                     "loadBalancerIP",
                     "loadBalancerSourceRanges",
-                    "selector",
                     "sessionAffinity",
                     "sessionAffinityConfig",
                     "trafficDistribution",

@@ -1,6 +1,6 @@
 //! Translation as a state machine: changed inputs in, changed outputs out.
 //!
-//! In: changed objects, fleet states, resources that Envoys rejected. Out: the commit, and each fleet's changed
+//! In: changed objects, fleet states, failed writes, resources that Envoys rejected. Out: the commit, and each fleet's changed
 //! resources. No IO, no time, no threads: the caller provides them.
 
 use std::collections::BTreeSet;
@@ -26,6 +26,8 @@ pub enum Input {
     Fleet(FleetId, Option<FleetState>),
     /// An Envoy rejected a resource, with its message; `None` if it accepted the resource.
     Rejection(Rejected, Option<String>),
+    /// Why the Service of an XBackend can't be written; `None` once it can.
+    PodServiceFailure(ObjectKey, Option<String>),
     /// The installed Gateway API; `None` if unknown.
     Release(Option<Release>),
     /// The kinds that the API server doesn't serve.
@@ -128,6 +130,9 @@ impl Core {
                 Input::Fleet(fleet, state) => tables.set_fleet(&mut batch, fleet, state),
                 Input::Rejection(rejected, message) => {
                     tables.set_rejection(&mut batch, rejected, message);
+                }
+                Input::PodServiceFailure(xbackend, message) => {
+                    tables.set_pod_service_failure(&mut batch, xbackend, message);
                 }
                 Input::Release(release) => tables.set_release(&mut batch, release),
                 Input::Absent(kinds) => tables.set_absent(&mut batch, kinds),

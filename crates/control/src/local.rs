@@ -193,6 +193,7 @@ impl Local {
             metrics: Arc::new(Metrics::new(registry.clone())),
             events,
             statuses: None,
+            pod_services: None,
             drain: config.drain + LISTENER_REPLACEMENT,
             shutdown: CancellationToken::new(),
         };

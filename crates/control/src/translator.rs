@@ -1,9 +1,11 @@
 //! The translator: the thread that owns the engine.
 //!
-//! In: messages. Out: resources for Envoys, statuses for the status store, requests for the fleet runner, events.
+//! In: messages. Out: resources for Envoys, statuses for the status store, requests for the fleet runner, pending changes
+//! to the Services of XBackends, events.
 //! Messages that are queued at the same time become one change: there is no timer, and no intermediate state is
 //! visible.
 
+mod pod_services;
 mod publish;
 mod statuses;
 
@@ -14,7 +16,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use sesame_api::{Kind, ObjectKey, Release};
-use sesame_model::{FleetId, FleetRequest, FleetState, Port};
+use sesame_fleet::kube::pod_services::PodServiceWriter;
+use sesame_model::{FleetId, FleetRequest, FleetState, PodServiceId, Port};
 use sesame_sources::change::Change;
 use sesame_sources::files::{ChangeSet, Unsupported};
 use sesame_status::Writer;
@@ -49,6 +52,8 @@ pub(crate) enum Message {
     FleetStopped(FleetId),
     /// An Envoy rejected a resource, with its message; `None` if it accepted the resource.
     Rejection(Rejected, Option<String>),
+    /// Why the Service of an XBackend can't be written; `None` once it can.
+    PodServiceFailure(PodServiceId, Option<String>),
     /// The installed Gateway API; `None` if unknown.
     Release(Option<Release>),
     /// The kinds that the API server doesn't serve.
@@ -88,6 +93,8 @@ pub(crate) struct TranslatorOutputs {
     pub(crate) events: EventSender,
     /// Writes statuses to the API server; `None` in a local run.
     pub(crate) statuses: Option<Writer>,
+    /// Writes the Services of XBackends; `None` in a local run.
+    pub(crate) pod_services: Option<PodServiceWriter>,
     /// Time limit for Envoys to replace a listener and drain its connections.
     pub(crate) drain: Duration,
     /// Cancelled when shutdown begins: from then on the translator ends, and Envoy exits are expected.
@@ -280,6 +287,7 @@ impl Translator {
         }
         self.publish(changes, revision, &turn);
         self.runner.apply(&self.requests, &turn.fleets);
+        self.update_pod_services(&steps);
         let keys: usize = steps
             .iter()
             .flat_map(|step| step.commit.work())
@@ -324,6 +332,11 @@ impl Translator {
                 };
                 self.outputs.metrics.rejected(self.rejected.len());
                 turn.inputs.push(Input::Rejection(rejected, message));
+            }
+            Message::PodServiceFailure(id, message) => {
+                let xbackend = ObjectKey::new(Kind::XBackend, id.namespace, id.xbackend);
+                turn.inputs
+                    .push(Input::PodServiceFailure(xbackend, message));
             }
             Message::Release(release) => turn.inputs.push(Input::Release(release)),
             Message::Absent(kinds) => turn.inputs.push(Input::Absent(kinds)),

@@ -11,6 +11,7 @@
 //!
 //! - [`start`]: starts the reconciling task; [`Provisioner`] sets the desired state, [`FleetStates`] reports the
 //!   observed state.
+//! - [`pod_services`]: the Services of XBackends, from which Kubernetes finds Pods.
 //! - [`identity`]: the certificates for mutual TLS between Envoys and Sesame.
 //! - [`sidecar`]: the sidecar of each Envoy, for readiness and graceful shutdown.
 //! - [`layout`], [`names`]: paths, ports and names that several parts share.
@@ -18,6 +19,7 @@
 pub mod identity;
 pub mod layout;
 pub mod names;
+pub mod pod_services;
 pub mod sidecar;
 
 mod addresses;

@@ -22,9 +22,11 @@ mod auth;
 mod backend;
 mod datagrams;
 mod destination;
+mod dns_label;
 mod fleet;
 mod headers;
 mod listener;
+mod pod_service;
 mod port;
 mod route;
 mod tls;
@@ -38,6 +40,7 @@ pub use backend::{
 };
 pub use datagrams::{DatagramShare, Datagrams};
 pub use destination::DestinationKey;
+pub use dns_label::dns_label;
 pub use fleet::{
     AddressRequest, AddressValue, Autoscaling, FleetAddress, FleetId, FleetLogLevel,
     FleetParameters, FleetProblem, FleetRequest, FleetState, GatewayOwner, ParseFleetIdError,
@@ -48,6 +51,7 @@ pub use listener::{
     Chain, ChainTarget, ChainTls, ClientValidation, Listener, ListenerKey, Termination, TlsMode,
     WeightedBackend,
 };
+pub use pod_service::{PodService, PodServiceChange, PodServiceId, XBACKEND_LABEL};
 pub use port::{Port, Transport};
 pub use route::{
     Action, Cors, Forward, HeaderChanges, HeaderLists, HeaderMatch, List, Mirror, OriginMatch,

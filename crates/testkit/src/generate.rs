@@ -28,7 +28,7 @@ mod telemetry;
 mod tests;
 mod xbackend;
 
-pub use pool::{GATEWAYS, PORTS};
+pub use pool::{GATEWAYS, POD_SERVICES, PORTS, XBACKENDS};
 
 use json::Json;
 
@@ -73,6 +73,7 @@ pub fn sets() -> BoxedStrategy<Set> {
         prop::collection::vec(gateway::listener_set(), 0..4).boxed(),
         prop::collection::vec(grant::grant(), 0..5).boxed(),
         backend::services(),
+        prop::collection::vec(xbackend::service(), 0..2).boxed(),
         prop::collection::vec(backend::slice(), 4..12).boxed(),
         secret::secrets(),
         prop::collection::vec(backend_tls::config_map(), 0..3).boxed(),
@@ -125,6 +126,7 @@ pub fn objects() -> BoxedStrategy<Value> {
         1 => backend_tls::trust_bundle(),
         2 => backend_tls::policy(),
         2 => xbackend::xbackend(),
+        1 => xbackend::service(),
         2 => backend_traffic::policy(),
         2 => telemetry::policy(),
         6 => route::http_route(),

@@ -45,6 +45,8 @@ pub struct Inputs {
     pub(crate) namespaces: Table<Arc<str>, Labels>,
     pub(crate) fleets: Table<FleetId, FleetState>,
     pub(crate) rejections: Table<Rejected, String>,
+    /// Why the Services of XBackends can't be written.
+    pub(crate) pod_service_failures: Table<ObjectKey, String>,
     pub(crate) cluster_trust_bundles: Table<Arc<str>, Arc<str>>,
     pub(crate) release: Table<(), Release>,
     /// The kinds that the API server doesn't serve.
@@ -86,6 +88,7 @@ impl Inputs {
             namespaces: b.input("namespaces"),
             fleets: b.input("fleets"),
             rejections,
+            pod_service_failures: b.input("pod service failures"),
             grants_by_namespace: b.index(
                 reference_grants,
                 "reference_grants by namespace",
@@ -146,6 +149,19 @@ impl Inputs {
     pub(crate) fn is_absent(&self, reader: &mut Reader<'_>, kind: Kind) -> bool {
         let absent = reader.get(self.absent, &());
         absent.is_some_and(|kinds| kinds.contains(&kind))
+    }
+
+    /// Sets why the Service of an XBackend can't be written; `None` once it can.
+    pub fn set_pod_service_failure(
+        &self,
+        batch: &mut Batch,
+        xbackend: ObjectKey,
+        message: Option<String>,
+    ) {
+        match message {
+            Some(message) => batch.upsert(self.pod_service_failures, xbackend, message),
+            None => batch.remove(self.pod_service_failures, xbackend),
+        }
     }
 
     /// Sets an Envoy's NACK of a resource; `None` once the resource is accepted.

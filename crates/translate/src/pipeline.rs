@@ -17,8 +17,8 @@ use sesame_api::{
 use sesame_engine::{Builder, Index, Reader, Table};
 use sesame_model::{
     BackendName, Certificate, CertificateKey, Cluster, ClusterKey, Datagrams, DestinationKey,
-    Endpoints, FleetId, FleetRequest, Listener, ListenerKey, RouteTable, RouteTableKey,
-    TrustBundle, TrustBundleKey, VirtualHost, VirtualHostKey,
+    Endpoints, FleetId, FleetRequest, Listener, ListenerKey, PodServiceChange, RouteTable,
+    RouteTableKey, TrustBundle, TrustBundleKey, VirtualHost, VirtualHostKey,
 };
 
 use self::reach::{certificates_of, clusters_of, listener_clusters_of, trust_bundles_of};
@@ -76,6 +76,8 @@ pub struct Outputs {
     pub fleet_certificates: Table<(FleetId, CertificateKey), ()>,
     /// The trust bundles that each fleet may get.
     pub fleet_trust_bundles: Table<(FleetId, TrustBundleKey), ()>,
+    /// Pending changes to the Services of XBackends, by XBackend. Always empty outside a cluster.
+    pub pod_services: Table<ObjectKey, PodServiceChange>,
     /// Statuses of all kinds of objects.
     pub statuses: Table<ObjectKey, ObjectStatus>,
 }
@@ -142,12 +144,12 @@ pub fn stages(b: &mut Builder) -> Pipeline {
                 }
                 BackendName::XBackend { name } => xbackend::backend(reader, xbackends, key, name),
             };
-            Some(RoutedBackend {
-                backend,
-                session: targeted
-                    .then(|| backend_traffic::session(reader, traffic_policies, key))
-                    .flatten(),
-            })
+            let session = xbackend::session(reader, xbackends, key).or_else(|| {
+                targeted
+                    .then(|| backend_traffic::session(reader, traffic_policies, xbackends, key))
+                    .flatten()
+            });
+            Some(RoutedBackend { backend, session })
         });
     let backends = backends::Sources {
         grants: inputs.grants_by_namespace,
@@ -357,6 +359,7 @@ pub fn stages(b: &mut Builder) -> Pipeline {
         b,
         &inputs,
         backends.backends,
+        xbackends,
         (targets, traffic_policies),
         fleet_clusters,
     );
@@ -451,8 +454,10 @@ pub fn stages(b: &mut Builder) -> Pipeline {
         gateways.states,
     );
     let policy_status = backend_tls::statuses(b, &inputs, policies, uses);
-    let traffic_policy_status = backend_traffic::statuses(b, &inputs, traffic_policies, uses);
-    let xbackend_status = xbackend::statuses(b, &inputs, xbackends, uses);
+    let traffic_policy_status =
+        backend_traffic::statuses(b, &inputs, traffic_policies, xbackends, uses);
+    let pod_services = xbackend::pod_service_changes(b, &inputs, xbackends, uses);
+    let xbackend_status = xbackend::statuses(b, &inputs, xbackends, pod_services, uses);
     let statuses = b.union(
         "statuses",
         [
@@ -495,6 +500,7 @@ pub fn stages(b: &mut Builder) -> Pipeline {
             fleet_destinations,
             fleet_certificates,
             fleet_trust_bundles,
+            pod_services,
             statuses,
         },
     }

@@ -1,5 +1,6 @@
 //! Shared by all configuration sources: listeners, ports, hosts, connections and datagrams, which merge the rows of
-//! all sources; hostnames, references and grants, certificates, client certificates, CAs, Services.
+//! all sources; hostnames, references and grants, certificates, client certificates, CAs, Services, and the
+//! Services of XBackends.
 
 pub(crate) mod authorities;
 pub mod certificates;
@@ -14,6 +15,7 @@ pub mod hosts;
 pub mod listeners;
 pub(crate) mod namespaces;
 pub mod parameters;
+pub mod pod_services;
 pub(crate) mod ports;
 pub mod precedence;
 pub mod regex;

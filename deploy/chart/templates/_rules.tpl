@@ -61,9 +61,10 @@
   resources: [xbackends/status, xbackendtrafficpolicies/status, xlistenersets/status]
   verbs: [patch]
 # Backends, and the objects that Gateways and policies reference: certificates, CA bundles, parameters.
+# Sesame writes the Services of XBackends.
 - apiGroups: [""]
   resources: [services]
-  verbs: [list, watch]
+  verbs: [create, delete, list, patch, watch]
 - apiGroups: [""]
   resources: [configmaps, secrets]
   verbs: [get, list, watch]
@@ -90,7 +91,7 @@
   verbs: [create, delete, patch]
 - apiGroups: [""]
   resources: [services]
-  verbs: [create, delete, get, patch]
+  verbs: [get]
 # Envoy certificates.
 - apiGroups: [""]
   resources: [secrets]

@@ -53,12 +53,14 @@ pub(super) fn experimental(scene: &Scene) -> Result<String> {
     })?;
     routability(scene)?;
     external(scene)?;
+    pods(scene)?;
     assigned_port(scene)?;
     traffic(scene)?;
     telemetry(scene)?;
     shop::close(scene)?;
     Ok(
-        "addresses inside and outside the cluster serve, so does an assigned port, and policies are accepted"
+        "addresses inside and outside the cluster serve, so do Pods by their labels and an assigned port, and policies \
+         are accepted"
             .to_owned(),
     )
 }
@@ -117,6 +119,49 @@ fn external(scene: &Scene) -> Result<()> {
         is_true(&xbackend, conditions, "Accepted")
     })?;
     scene.kubectl(&["-n", shop::NAMESPACE, "delete", "xbackend", NAME])?;
+    shop::delete(scene, NAME)?;
+    Ok(())
+}
+
+/// Pods that an XBackend selects get requests. Its Service is restored after an edit, and removed with it.
+fn pods(scene: &Scene) -> Result<()> {
+    let group = "gateway.networking.x-k8s.io";
+    let mut route = shop::route(NAME, NAME, "3");
+    route["spec"]["rules"][0]["backendRefs"] =
+        json!([{ "group": group, "kind": "XBackend", "name": NAME }]);
+    let xbackend = json!({
+        "apiVersion": format!("{group}/v1alpha1"),
+        "kind": "XBackend",
+        "metadata": { "name": NAME, "namespace": shop::NAMESPACE },
+        "spec": {
+            "type": "EndpointSelector",
+            "endpointSelector": { "matchLabels": { "app": "shop" } },
+            "port": { "number": 8080 },
+        },
+    });
+    scene.apply(&[gateway(&json!([{ "type": "IPAddress" }])), xbackend, route])?;
+    let address = shop::programmed(scene, NAME)?;
+    let request = shop::request(address, &shop::host(NAME));
+    shop::served(scene, &request, "3")?;
+    let of = format!("projectsesame.io/xbackend={NAME}");
+    let services = || scene.list(&["-n", shop::NAMESPACE, "services", "-l", &of]);
+    let service = services()?.pop().context("the XBackend has no Service")?;
+    let name = service["metadata"]["name"].as_str().context("no name")?;
+    let edit = json!({ "spec": { "selector": { "app": "other" } } }).to_string();
+    let namespace = ["-n", shop::NAMESPACE];
+    scene.kubectl(&[&namespace[..], &["patch", "service", name, "-p", &edit]].concat())?;
+    until("the Service is restored", DONE, || {
+        let service = services()?.pop().context("no Service")?;
+        let selector = &service["spec"]["selector"];
+        ensure!(selector["app"] == "shop", "{selector}");
+        Ok(())
+    })?;
+    shop::served(scene, &request, "3")?;
+    scene.kubectl(&[&namespace[..], &["delete", "xbackend", NAME]].concat())?;
+    until("the Service is removed", DONE, || {
+        ensure!(services()?.is_empty(), "it remains");
+        Ok(())
+    })?;
     shop::delete(scene, NAME)?;
     Ok(())
 }

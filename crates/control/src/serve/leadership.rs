@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use sesame_fleet::kube::pod_services::PodServiceWriter;
 use sesame_fleet::kube::{Provisioner, identity};
 use sesame_model::FleetId;
 use tokio::sync::{mpsc, watch};
@@ -29,6 +30,7 @@ pub(super) struct Leadership {
     pub(super) translator: mpsc::WeakSender<Message>,
     pub(super) health: Arc<Health>,
     pub(super) statuses: sesame_status::Writer,
+    pub(super) pod_services: PodServiceWriter,
     pub(super) provisioner: Option<Provisioner>,
     pub(super) identities: Option<identity::Handle>,
 }
@@ -119,6 +121,7 @@ pub(super) async fn propagate(mut leadership: Leadership) {
 impl Leadership {
     fn set_leader(&self, is_leader: bool, is_ready: bool) {
         self.statuses.set_leading(is_leader && is_ready);
+        self.pod_services.set_leading(is_leader);
         if let Some(provisioner) = &self.provisioner {
             provisioner.set_leading(is_leader);
         }

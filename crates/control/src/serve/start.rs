@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use sesame_api::Kind;
 use sesame_fleet::kube as fleets;
 use sesame_fleet::kube::identity;
+use sesame_fleet::kube::pod_services::{self, PodServiceFailures};
 use sesame_model::{FleetAddress, FleetId};
 use sesame_sources::kube::{self as source, WatchConfig};
 use sesame_status::Counters;
@@ -129,6 +130,8 @@ impl Serve {
         );
         spawner.spawn(status_writer.run(stop.clone()));
 
+        let (pod_services, pod_service_failures) = pod_services::start(client.clone());
+
         let (identity, identities) = server_identity::start(&config, &client, &mut spawner).await?;
         let election = leadership::start(&config, &client, &step_down, &mut spawner);
         let is_leader = election.is_leader;
@@ -164,6 +167,7 @@ impl Serve {
             )),
             events,
             statuses: Some(statuses.clone()),
+            pod_services: Some(pod_services.clone()),
             drain: DRAIN,
             shutdown: stop.clone(),
         };
@@ -200,6 +204,10 @@ impl Serve {
             outputs.clone(),
             Arc::new(leadership::ClusterEnvoys),
         ));
+        spawner.spawn(forward_failures(
+            pod_service_failures,
+            weak_translator.clone(),
+        ));
         let (watch_sender, watch_events) = mpsc::channel(WATCH_EVENTS);
         let watch_config = WatchConfig {
             namespaces: config.watch_namespaces.clone(),
@@ -228,6 +236,7 @@ impl Serve {
             translator: weak_translator.clone(),
             health: Arc::clone(&health),
             statuses,
+            pod_services,
             provisioner,
             identities,
         }));
@@ -262,6 +271,13 @@ impl Serve {
             stepped_down: election.stepped_down,
             running: Running::new(spawner.tasks, translator),
         })
+    }
+}
+
+/// Forwards failed writes of XBackends' Services.
+async fn forward_failures(mut failures: PodServiceFailures, translator: mpsc::WeakSender<Message>) {
+    while let Some((id, message)) = failures.recv().await {
+        send(&translator, Message::PodServiceFailure(id, message)).await;
     }
 }
 

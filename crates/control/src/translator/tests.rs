@@ -48,6 +48,7 @@ fn rig() -> Rig {
         metrics: Arc::new(Metrics::new(registry)),
         events,
         statuses: None,
+        pod_services: None,
         drain: Duration::ZERO,
         shutdown: CancellationToken::new(),
     };

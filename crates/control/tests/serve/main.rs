@@ -63,6 +63,7 @@ async fn a_restart_writes_nothing() {
     rig.shop().await;
     rig.early_set("new", "web", None).await;
     rig.early_set("kept", "web", Some(25_000)).await;
+    rig.xbackend("pods", "web", "api").await;
     let first = rig.replica("one").await;
     rig.until("the Deployment exists", async || {
         !rig.owned("web").await.is_empty()
@@ -80,6 +81,10 @@ async fn a_restart_writes_nothing() {
             rig.assigned_port("kept").await,
         );
         new.is_some_and(|port| port != 25_000) && kept == Some(25_000)
+    })
+    .await;
+    rig.until("the XBackend's Service exists", async || {
+        rig.pod_service("pods").await.is_some()
     })
     .await;
     rig.settled().await;
@@ -101,6 +106,45 @@ async fn a_restart_writes_nothing() {
         .collect();
     assert_eq!(after, expected);
     second.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_service_of_an_xbackend_follows_it() {
+    let rig = Rig::new().await;
+    rig.shop().await;
+    let replica = rig.replica("one").await;
+    rig.until("the fleet's objects exist", async || {
+        let owned = rig.owned("web").await;
+        owned.iter().any(|name| name.starts_with("services/"))
+    })
+    .await;
+    rig.forbid_services().await;
+    rig.xbackend("pods", "web", "api").await;
+    rig.until("the refused write is reported", async || {
+        rig.xbackend_accepted("pods").await == "False NoResources"
+    })
+    .await;
+    rig.delete("resourcequotas", "none").await;
+    let selects = async |app: &str| {
+        let service = rig.pod_service("pods").await;
+        service.is_some_and(|service| service["spec"]["selector"] == json!({"app": app}))
+    };
+    rig.until("the Service exists", async || selects("api").await)
+        .await;
+    rig.until("the XBackend is accepted", async || {
+        rig.xbackend_accepted("pods").await == "True Accepted"
+    })
+    .await;
+    rig.xbackend("pods", "web", "other").await;
+    rig.until("the Service is changed", async || selects("other").await)
+        .await;
+    let service = rig.pod_service("pods").await.unwrap();
+    let name = service["metadata"]["name"].as_str().unwrap();
+    rig.edit_service(name, json!({"selector": {"app": "edited"}}))
+        .await;
+    rig.until("the Service is restored", async || selects("other").await)
+        .await;
+    replica.shutdown().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -59,6 +59,8 @@ fn resource(plural: &str) -> ApiResource {
         "gatewayclasses" => ("gateway.networking.k8s.io", "v1", "GatewayClass"),
         "gateways" => ("gateway.networking.k8s.io", "v1", "Gateway"),
         "xlistenersets" => ("gateway.networking.x-k8s.io", "v1alpha1", "XListenerSet"),
+        "xbackends" => ("gateway.networking.x-k8s.io", "v1alpha1", "XBackend"),
+        "resourcequotas" => ("", "v1", "ResourceQuota"),
         "httproutes" => ("gateway.networking.k8s.io", "v1", "HTTPRoute"),
         "udproutes" => ("gateway.networking.k8s.io", "v1", "UDPRoute"),
         "services" => ("", "v1", "Service"),
@@ -218,6 +220,52 @@ impl Rig {
         .await;
     }
 
+    /// An XBackend for Pods with a label, and a route with the same name to it.
+    pub(crate) async fn xbackend(&self, name: &str, gateway: &str, app: &str) {
+        let spec = json!({
+            "type": "EndpointSelector",
+            "endpointSelector": {"matchLabels": {"app": app}},
+            "port": {"number": 8080},
+        });
+        let xbackend = json!({"metadata": {"name": name}, "spec": spec});
+        self.apply("xbackends", xbackend).await;
+        let backend =
+            json!({"group": "gateway.networking.x-k8s.io", "kind": "XBackend", "name": name});
+        self.route_to(name, gateway, backend).await;
+    }
+
+    /// The Service of an XBackend.
+    pub(crate) async fn pod_service(&self, xbackend: &str) -> Option<Value> {
+        let selector = format!("projectsesame.io/xbackend={xbackend}");
+        let service = self.list("services", &selector).await.pop()?;
+        Some(serde_json::to_value(service).unwrap())
+    }
+
+    /// The condition Accepted of an XBackend, as `True Accepted`.
+    pub(crate) async fn xbackend_accepted(&self, name: &str) -> String {
+        let xbackend = self.get("xbackends", name).await;
+        let accepted = &xbackend["status"]["ancestors"][0]["conditions"][0];
+        let text = |field: &str| accepted[field].as_str().unwrap_or("").to_owned();
+        format!("{} {}", text("status"), text("reason"))
+    }
+
+    /// Forbids the creation of Services. No controller runs that would set the quota's status.
+    pub(crate) async fn forbid_services(&self) {
+        let hard = json!({"hard": {"services": "0"}});
+        let quota = json!({"metadata": {"name": "none"}, "spec": hard});
+        self.apply("resourcequotas", quota).await;
+        let status = json!({"status": {"hard": {"services": "0"}, "used": {"services": "0"}}});
+        self.status("resourcequotas", "none", status).await;
+    }
+
+    /// Changes a Service, as a user does.
+    pub(crate) async fn edit_service(&self, name: &str, spec: Value) {
+        let patch = Patch::Merge(json!({ "spec": spec }));
+        let params = PatchParams::default();
+        let patched = self.api("services").patch(name, &params, &patch).await;
+        patched.unwrap();
+    }
+
     /// A Gateway `web`, a Service `shop`, and a route `shop` between them.
     pub(crate) async fn shop(&self) {
         self.gateway("web").await;
@@ -235,10 +283,15 @@ impl Rig {
     }
 
     pub(crate) async fn route(&self, name: &str, gateway: &str, service: &str) {
+        self.route_to(name, gateway, json!({"name": service, "port": 80}))
+            .await;
+    }
+
+    async fn route_to(&self, name: &str, gateway: &str, backend: Value) {
         let spec = json!({
             "parentRefs": [{"name": gateway}],
             "hostnames": [format!("{name}.example.com")],
-            "rules": [{"backendRefs": [{"name": service, "port": 80}]}],
+            "rules": [{"backendRefs": [backend]}],
         });
         self.apply(
             "httproutes",

@@ -75,7 +75,7 @@ impl Executor<'_> {
             Action::Delete { uid, .. } => (self.delete(kind, uid).await, "delete"),
         };
         result.unwrap_or_else(|error| {
-            let message = self.error_message(kind, verb, &error);
+            let message = error_message(&self.object_name(kind), verb, &error);
             tracing::warn!("{message}");
             Some(match is_transient(&error) {
                 true => Outcome::Transient(kind, message),
@@ -172,29 +172,29 @@ impl Executor<'_> {
         let name = self.key.object_name(kind);
         format!("{} {}/{name}", kind.name(), self.key.namespace)
     }
+}
 
-    fn error_message(&self, kind: ObjectKind, verb: &str, error: &Error) -> String {
-        let object_name = self.object_name(kind);
-        match error {
-            Error::Api(status) if status.code == 403 => {
-                format!("not allowed to {verb} {object_name}: {}", status.message)
-            }
-            Error::Api(status) if status.code == 422 => {
-                format!("the API server rejected {object_name}: {}", status.message)
-            }
-            Error::Api(status) => {
-                format!(
-                    "cannot {verb} {object_name}: {} ({})",
-                    status.message, status.code
-                )
-            }
-            other => format!("cannot {verb} {object_name}: {other}"),
+/// Why a request for an object, such as `Service a/b`, failed.
+pub(super) fn error_message(object: &str, verb: &str, error: &Error) -> String {
+    match error {
+        Error::Api(status) if status.code == 403 => {
+            format!("not allowed to {verb} {object}: {}", status.message)
         }
+        Error::Api(status) if status.code == 422 => {
+            format!("the API server rejected {object}: {}", status.message)
+        }
+        Error::Api(status) => {
+            format!(
+                "cannot {verb} {object}: {} ({})",
+                status.message, status.code
+            )
+        }
+        other => format!("cannot {verb} {object}: {other}"),
     }
 }
 
 /// Whether a retry may succeed: after a conflict, or if the API server is busy or unavailable.
-fn is_transient(error: &Error) -> bool {
+pub(super) fn is_transient(error: &Error) -> bool {
     match error {
         Error::Api(status) => matches!(status.code, 401 | 409 | 429 | 500..),
         _ => true,

@@ -1,10 +1,9 @@
 //! The names of a fleet's objects.
 //!
-//! A Gateway's name can have 253 characters, contain dots and start with a digit. A Service's name has at most 63
-//! characters, no dots, and starts with a letter. So an object's name combines a readable part of the Gateway's name
-//! with a hash of the fleet's full name, which makes it unique.
+//! An object's name combines a readable part of the Gateway's name with a hash of the fleet's full name, which makes it
+//! unique.
 
-use sesame_model::FleetId;
+use sesame_model::{FleetId, dns_label};
 use sha2::{Digest, Sha256};
 
 /// The maximum length of an object's name, in bytes. A Deployment's pod names are 16 bytes longer, and
@@ -24,21 +23,7 @@ pub fn object(fleet: &FleetId) -> String {
         FleetId::Gateway { name, .. } => name,
         FleetId::Default | FleetId::Unmanaged => &*id,
     };
-    let readable: String = name
-        .chars()
-        .map(|c| match c {
-            'a'..='z' | '0'..='9' => c,
-            'A'..='Z' => c.to_ascii_lowercase(),
-            _ => '-',
-        })
-        .skip_while(|c| !c.is_ascii_lowercase())
-        .take(MAX_NAME - HASH_LEN - 1)
-        .collect();
-    let readable = match readable.trim_end_matches('-') {
-        "" => "gateway",
-        some => some,
-    };
-    format!("{readable}-{}", hash(&id))
+    dns_label(name, "gateway", &hash(&id), MAX_NAME)
 }
 
 /// The name of the Secret with the certificate of a fleet's Envoys.

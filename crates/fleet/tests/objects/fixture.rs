@@ -141,29 +141,53 @@ impl Fixture {
 
     /// Restarts the replica with read-only permissions.
     pub(crate) async fn run_read_only(&mut self) {
-        let name = format!("reader-{}", self.namespace);
+        let name = self.reader_name();
         let group = "rbac.authorization.k8s.io";
-        for (kind, rest) in [
-            (
-                "ClusterRole",
-                json!({ "rules": [
-                    { "apiGroups": ["*"], "resources": ["*"], "verbs": ["get", "list", "watch"] },
-                ] }),
-            ),
-            (
-                "ClusterRoleBinding",
-                json!({
-                    "roleRef": { "apiGroup": group, "kind": "ClusterRole", "name": name },
-                    "subjects": [{ "apiGroup": group, "kind": "User", "name": name }],
-                }),
-            ),
-        ] {
-            let resource = resource(kind);
-            let api: Api<DynamicObject> = Api::all_with(self.client.clone(), &resource);
-            let created = DynamicObject::new(&name, &resource).data(rest);
-            api.create(&PostParams::default(), &created).await.unwrap();
-        }
+        self.set_verbs(&["get", "list", "watch"]).await;
+        let binding = json!({
+            "roleRef": { "apiGroup": group, "kind": "ClusterRole", "name": name },
+            "subjects": [{ "apiGroup": group, "kind": "User", "name": name }],
+        });
+        self.apply_cluster_wide("ClusterRoleBinding", binding).await;
         self.run_as(&name).await;
+    }
+
+    /// Permits everything to the user with read-only permissions.
+    pub(crate) async fn allow_writes(&self) {
+        self.set_verbs(&["*"]).await;
+    }
+
+    async fn set_verbs(&self, verbs: &[&str]) {
+        let rule = json!({ "apiGroups": ["*"], "resources": ["*"], "verbs": verbs });
+        self.apply_cluster_wide("ClusterRole", json!({ "rules": [rule] }))
+            .await;
+    }
+
+    async fn apply_cluster_wide(&self, kind: &str, rest: Value) {
+        let (name, resource) = (self.reader_name(), resource(kind));
+        let api: Api<DynamicObject> = Api::all_with(self.client.clone(), &resource);
+        let object = DynamicObject::new(&name, &resource).data(rest);
+        let params = PatchParams::apply("test").force();
+        let patch = Patch::Apply(&object);
+        api.patch(&name, &params, &patch).await.unwrap();
+    }
+
+    fn reader_name(&self) -> String {
+        format!("reader-{}", self.namespace)
+    }
+
+    /// A client with the permissions of [`run_read_only`](Self::run_read_only).
+    pub(crate) async fn reader(&self) -> Client {
+        let server = ApiServer::shared().await.unwrap();
+        server.client(&self.reader_name(), &[]).await.unwrap()
+    }
+
+    pub(crate) fn client(&self) -> Client {
+        self.client.clone()
+    }
+
+    pub(crate) fn namespace(&self) -> &str {
+        &self.namespace
     }
 
     fn provisioner(&self) -> &Provisioner {

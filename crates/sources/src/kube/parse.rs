@@ -299,7 +299,7 @@ mod tests {
             json!({"metadata": {"name": "s", "namespace": "a"}, "spec": {"ports": [{"port": 80}]}});
         let mut with = service.clone();
         with["status"] = json!({"loadBalancer": {"ingress": [{"ip": "10.0.0.1"}]}});
-        with["spec"]["selector"] = json!({"app": "x"});
+        with["spec"]["sessionAffinity"] = "ClientIP".into();
         let (without, with) = (
             parsed(Kind::Service, &service),
             parsed(Kind::Service, &with),

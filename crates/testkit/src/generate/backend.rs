@@ -105,7 +105,9 @@ pub(super) fn slice() -> Json {
         1 => of("FQDN", &["example.com"]),
     ];
     let owner = prop_oneof![
-        9 => any_of(pool::SERVICES).prop_map(|name| json!({"kubernetes.io/service-name": name})),
+        7 => any_of(pool::SERVICES).prop_map(|name| json!({"kubernetes.io/service-name": name})),
+        1 => any_of(pool::POD_SERVICES).prop_map(|name| json!({"kubernetes.io/service-name": name})),
+        2 => any_of(pool::XBACKENDS).prop_map(|name| json!({"projectsesame.io/xbackend": name})),
         1 => just(json!({"app": "a"})),
     ];
     let names = &["e1", "e2", "e3", "e4", "e5"];

@@ -15,7 +15,10 @@ pub(super) const ASSIGNED: &[u32] = &[20_000, 20_001, 29_999, 30_000];
 pub(super) const LISTENERS: &[&str] = &["a", "b", "c", "d", "e.f"];
 pub(super) const ROUTES: &[&str] = &["r1", "r2", "r3", "r4", "r5"];
 pub(super) const SERVICES: &[&str] = &["s1", "s2", "s3"];
-pub(super) const XBACKENDS: &[&str] = &["s1", "x1", "x2"];
+/// Names of XBackends.
+pub const XBACKENDS: &[&str] = &["s1", "x1", "x2"];
+/// The Services of XBackends with these names.
+pub const POD_SERVICES: &[&str] = &["s1-960zj5hyf0", "x1-lr4hznc7y0", "x2-7l02wbywcg"];
 pub(super) const SECRETS: &[&str] = &["c1", "c2", "c3"];
 pub(super) const SERVICE_PORTS: &[u32] = &[80, 80, 80, 443, 8080];
 pub(super) const PORT_NAMES: &[&str] = &["web", "other", "x-1"];

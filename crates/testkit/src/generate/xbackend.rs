@@ -1,4 +1,4 @@
-//! XBackends, valid and invalid.
+//! XBackends, valid and invalid, and their Services.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -15,7 +15,9 @@ pub(super) fn xbackend() -> Json {
         common,
         any::<prop::sample::Index>(),
     )
-        .prop_map(|(metadata, mut spec, common, choice)| {
+        .prop_map(|(mut metadata, mut spec, common, choice)| {
+            // In a cluster, XBackends of type EndpointSelector need Services.
+            metadata["uid"] = "1".into();
             let fields = spec.as_object_mut();
             if let (Some(fields), Value::Object(common)) = (fields, common) {
                 fields.extend(common);
@@ -41,6 +43,28 @@ pub(super) fn xbackend() -> Json {
         .boxed()
 }
 
+/// A Service with the name of an XBackend's own, which belongs to one of these XBackends, or to none.
+pub(super) fn service() -> Json {
+    let owner = any_of(pool::XBACKENDS).prop_map(|name| {
+        json!([{"apiVersion": "gateway.networking.x-k8s.io/v1alpha1", "kind": "XBackend", "name": name, "uid": "1"}])
+    });
+    let metadata = super::metadata(pool::POD_SERVICES, &["one", "one", "two"]);
+    let spec = record(vec![
+        ("clusterIP", must(mostly(&["None"], &["10.0.0.1"]))),
+        ("selector", may(0.9, just(json!({"app": "a"})))),
+        ("ports", may(0.9, just(json!([{"port": 80}])))),
+        ("ipFamilies", may(0.3, just(json!(["IPv6", "IPv4"])))),
+    ]);
+    (metadata, may(0.8, owner.boxed()), spec)
+        .prop_map(|(mut metadata, owner, spec)| {
+            if let Some(owner) = owner {
+                metadata["ownerReferences"] = owner;
+            }
+            json!({"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec})
+        })
+        .boxed()
+}
+
 fn destination() -> Json {
     let hostname = mostly(
         &["example.com", "a.example.com"],
@@ -61,7 +85,7 @@ fn destination() -> Json {
         ),
         ("sessionPersistence", may(0.5, session.boxed())),
     ]);
-    prop_oneof![4 => external, 1 => pods].boxed()
+    prop_oneof![3 => external, 2 => pods].boxed()
 }
 
 fn port() -> Json {

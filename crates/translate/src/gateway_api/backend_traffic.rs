@@ -1,5 +1,4 @@
-//! XBackendTrafficPolicies: the limit on retries to a backend, and the session persistence of a Service. `status` has the
-//! statuses.
+//! XBackendTrafficPolicies: the limit on retries to a backend, and its session persistence. `status` has the statuses.
 //!
 //! The oldest policy of a backend applies, with all its settings. A policy never affects whether requests are served:
 //! without a valid one, only the limits and sessions of routes apply.
@@ -17,6 +16,7 @@ use sesame_model::{BackendName, ClusterKey, Protocol, RetryLimit, Session};
 
 pub(crate) use self::status::statuses;
 use super::route::{backends, session};
+use super::xbackend::{self, XBackends};
 use crate::inputs::Inputs;
 use crate::problem::{FieldError, Problem};
 use crate::shared::precedence::{Seniority, Source};
@@ -129,22 +129,30 @@ pub(crate) fn retries(
     state.settings.as_ref().ok()?.retries
 }
 
-/// The session persistence of requests to a Service's port.
+/// The session persistence of requests to a Service's port or an XBackend.
 pub(crate) fn session(
     reader: &mut Reader<'_>,
     policies: Policies,
+    xbackends: XBackends,
     cluster: &ClusterKey,
 ) -> Option<Arc<Session>> {
-    let BackendName::ServicePort { service, port } = &cluster.backend else {
-        return None;
-    };
     let protocol = cluster.policy.as_ref().and_then(|policy| policy.protocol);
     if !protocol.is_none_or(Protocol::is_http) {
         return None;
     }
-    let state = oldest(reader, policies, &backends::backend_of(cluster))?;
+    let backend = backends::backend_of(cluster);
+    if backend.kind == Kind::XBackend && !xbackend::selects_pods(reader, xbackends, &backend) {
+        return None;
+    }
+    let state = oldest(reader, policies, &backend)?;
     let persistence = state.settings.as_ref().ok()?.session.as_ref()?;
-    // Ports have different endpoints, so they must not share a cookie; nor with a rule's, which is sesame-session-….
-    let cookie = || format!("sesame-session.{}.{service}.{port}", cluster.namespace);
+    let namespace = &cluster.namespace;
+    let cookie = || match &cluster.backend {
+        // Ports have different endpoints, so they must not share a cookie; nor with a rule's, which is sesame-session-….
+        BackendName::ServicePort { service, port } => {
+            format!("sesame-session.{namespace}.{service}.{port}")
+        }
+        BackendName::XBackend { name } => session::xbackend_cookie(namespace, name),
+    };
     session::read(SESSION, persistence, cookie).ok()
 }

@@ -1,6 +1,8 @@
-//! XBackends: the settings of each, its clusters, and its status.
+//! XBackends: the settings of each, its clusters, and its status; `pods` has those of type EndpointSelector.
 //!
 //! An XBackend that has errors gets no requests, so that none goes out unencrypted or unverified.
+
+mod pods;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,10 +13,12 @@ use sesame_api::{
 };
 use sesame_engine::{Builder, Reader, Table};
 use sesame_model::{
-    CertificateKey, Cluster, ClusterKey, Discovery, ExternalHost, Protocol, TlsSettings,
-    TrustBundle, TrustBundleKey, UpstreamTls,
+    BackendName, CertificateKey, Cluster, ClusterKey, Discovery, Endpoints, ExternalHost,
+    PodServiceChange, Protocol, Session, TlsSettings, TrustBundle, TrustBundleKey, UpstreamTls,
 };
 
+use self::pods::Pods;
+pub(crate) use self::pods::changes as pod_service_changes;
 use super::ancestors::Uses;
 use super::backend_validation::{self, Place};
 use super::certificate_ref;
@@ -24,7 +28,7 @@ use crate::problem::Problem;
 use crate::shared::authorities::{self, AuthorityState};
 use crate::shared::certificates::CertificateState;
 use crate::shared::grants::{Grants, Referrer};
-use crate::shared::services::Backend;
+use crate::shared::services::{Backend, Service};
 
 const CONSEQUENCE: &str = "requests to the backend fail";
 
@@ -35,13 +39,24 @@ pub(crate) struct XBackendState {
     destination: Result<Destination, Problem>,
     /// Its unresolved references.
     unresolved: Option<Problem>,
+    /// Whether its type is EndpointSelector.
+    selects_pods: bool,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 struct Destination {
-    discovery: Discovery,
+    location: Location,
     protocol: Option<BackendProtocol>,
     tls: Option<Arc<UpstreamTls>>,
+}
+
+/// Where the endpoints are.
+#[derive(Clone, Debug, PartialEq)]
+enum Location {
+    /// Outside the cluster.
+    Host(Arc<ExternalHost>),
+    /// In the XBackend's namespace.
+    Pods(Pods),
 }
 
 /// The tables of XBackends.
@@ -55,6 +70,7 @@ pub(crate) struct XBackends {
 /// The tables that contain what XBackends refer to.
 #[derive(Clone, Copy)]
 struct Sources {
+    services: Table<NamespacedName, Service>,
     grants: Grants,
     authorities: Table<ObjectKey, AuthorityState>,
     certificates: Table<CertificateKey, CertificateState>,
@@ -69,6 +85,7 @@ pub(crate) fn stages(
 ) -> XBackends {
     let xbackends = inputs.xbackends;
     let sources = Sources {
+        services: inputs.services,
         grants: inputs.grants_by_namespace,
         authorities,
         certificates,
@@ -121,7 +138,7 @@ fn invalid(message: impl Into<String>) -> Problem {
 
 fn read(reader: &mut Reader<'_>, sources: Sources, xbackend: &XBackend) -> XBackendState {
     let (tls, unresolved) = tls(reader, sources, xbackend);
-    let destination = discovery(xbackend).and_then(|discovery| {
+    let destination = location(reader, sources.services, xbackend).and_then(|location| {
         let protocol = xbackend.spec.protocol.clone();
         if let Some(BackendProtocol::Other(name)) = &protocol {
             let known = BackendProtocol::KNOWN.join(", ");
@@ -130,7 +147,7 @@ fn read(reader: &mut Reader<'_>, sources: Sources, xbackend: &XBackend) -> XBack
             )));
         }
         Ok(Destination {
-            discovery,
+            location,
             protocol,
             tls: tls?,
         })
@@ -138,15 +155,20 @@ fn read(reader: &mut Reader<'_>, sources: Sources, xbackend: &XBackend) -> XBack
     XBackendState {
         destination,
         unresolved,
+        selects_pods: xbackend.spec.type_ == XBackendType::EndpointSelector,
     }
 }
 
-fn discovery(xbackend: &XBackend) -> Result<Discovery, Problem> {
+fn location(
+    reader: &mut Reader<'_>,
+    services: Table<NamespacedName, Service>,
+    xbackend: &XBackend,
+) -> Result<Location, Problem> {
     let spec = &xbackend.spec;
     match (&spec.type_, &spec.external_hostname) {
         (XBackendType::ExternalHostname, Some(external)) => {
             check_external(&external.hostname)?;
-            Ok(Discovery::Dns(Arc::new(ExternalHost {
+            Ok(Location::Host(Arc::new(ExternalHost {
                 hostname: Arc::clone(&external.hostname),
                 port: spec.port.number,
             })))
@@ -154,9 +176,11 @@ fn discovery(xbackend: &XBackend) -> Result<Discovery, Problem> {
         (XBackendType::ExternalHostname, None) => Err(invalid(
             "spec.externalHostname is required with type ExternalHostname",
         )),
-        (XBackendType::EndpointSelector | XBackendType::Other(_), _) => Err(invalid(format!(
-            "spec.type: {} is not supported; set it to ExternalHostname, or use a Service in place of the XBackend",
-            spec.type_
+        (XBackendType::EndpointSelector, _) => {
+            pods::read(reader, services, xbackend).map(Location::Pods)
+        }
+        (XBackendType::Other(type_), _) => Err(invalid(format!(
+            "spec.type: {type_} is not supported; use ExternalHostname or EndpointSelector"
         ))),
     }
 }
@@ -277,7 +301,10 @@ pub(crate) fn backend(
     let tls = destination.tls.clone();
     let client_certificate = tls.as_ref().map(|tls| tls.client_certificate.clone());
     let cluster = Cluster {
-        discovery: destination.discovery.clone(),
+        discovery: match &destination.location {
+            Location::Host(host) => Discovery::Dns(Arc::clone(host)),
+            Location::Pods(_) => Discovery::Endpoints,
+        },
         protocol,
         tls,
         retries: None,
@@ -313,11 +340,61 @@ fn protocol(destination: &Destination, route: Option<Protocol>) -> Option<Protoc
     }
 }
 
+/// The endpoints of an XBackend's Pods; `None` for a host.
+pub(crate) fn endpoints(
+    reader: &mut Reader<'_>,
+    inputs: &Inputs,
+    xbackends: XBackends,
+    xbackend: &ObjectKey,
+) -> Option<Endpoints> {
+    let state = reader.get(xbackends.states, xbackend)?;
+    let pods = state.pods()?;
+    Some(pods::endpoints(reader, inputs, pods))
+}
+
+/// Whether an XBackend selects Pods. A host is one endpoint for Envoy, so that it has no sessions.
+pub(crate) fn selects_pods(
+    reader: &mut Reader<'_>,
+    xbackends: XBackends,
+    xbackend: &ObjectKey,
+) -> bool {
+    let state = reader.get(xbackends.states, xbackend);
+    state.is_some_and(|state| state.selects_pods)
+}
+
+/// The XBackend's own session persistence of requests to a cluster.
+pub(crate) fn session(
+    reader: &mut Reader<'_>,
+    xbackends: XBackends,
+    cluster: &ClusterKey,
+) -> Option<Arc<Session>> {
+    let BackendName::XBackend { name } = &cluster.backend else {
+        return None;
+    };
+    let protocol = cluster.policy.as_ref().and_then(|policy| policy.protocol);
+    if !protocol.is_none_or(Protocol::is_http) {
+        return None;
+    }
+    let xbackend = NamespacedName::new(Arc::clone(&cluster.namespace), Arc::clone(name));
+    let state = reader.get(xbackends.states, &xbackend.of_kind(Kind::XBackend))?;
+    state.pods()?.session.clone()
+}
+
+impl XBackendState {
+    fn pods(&self) -> Option<&Pods> {
+        match &self.destination.as_ref().ok()?.location {
+            Location::Pods(pods) => Some(pods),
+            Location::Host(_) => None,
+        }
+    }
+}
+
 /// Declares the table of statuses.
 pub(crate) fn statuses(
     b: &mut Builder,
     inputs: &Inputs,
     xbackends: XBackends,
+    changes: Table<ObjectKey, PodServiceChange>,
     uses: Uses,
 ) -> Table<ObjectKey, ObjectStatus> {
     let inputs = *inputs;
@@ -331,9 +408,13 @@ pub(crate) fn statuses(
         };
         let uses = reader.keys(uses, key).into_iter();
         let gateways: BTreeSet<ObjectKey> = uses.map(|used| used.gateway).collect();
+        let refused = match &state.destination {
+            Ok(_) => pods::refusal(reader, &inputs, changes, key),
+            Err(problem) => Some(problem.clone()),
+        };
         let verdicts = gateways.into_iter().map(|gateway| Verdict {
             gateway,
-            refused: state.destination.as_ref().err().cloned(),
+            refused: refused.clone(),
             unresolved: state.unresolved.clone(),
         });
         let status = policy_status::status(controller, generation, accepted, verdicts)?;

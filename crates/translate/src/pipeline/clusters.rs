@@ -8,6 +8,7 @@ use sesame_model::{BackendName, Cluster, ClusterKey, Endpoints, FleetId};
 
 use crate::gateway_api::backend_traffic;
 use crate::gateway_api::route::backends;
+use crate::gateway_api::xbackend::{self, XBackends};
 use crate::inputs::Inputs;
 use crate::shared::services::{self, RoutedBackend};
 
@@ -17,6 +18,7 @@ pub(super) fn stages(
     b: &mut Builder,
     inputs: &Inputs,
     rows: Table<ClusterKey, RoutedBackend>,
+    xbackends: XBackends,
     (targets, policies): (Table<ObjectKey, ()>, backend_traffic::Policies),
     fleet_clusters: Table<(FleetId, ClusterKey), ()>,
 ) -> (Table<ClusterKey, Cluster>, Table<ClusterKey, Endpoints>) {
@@ -47,7 +49,8 @@ pub(super) fn stages(
     });
     let endpoints = b.derive("endpoints", clusters, move |reader, key: &ClusterKey| {
         let BackendName::ServicePort { service, port } = &key.backend else {
-            return None;
+            let xbackend = backends::backend_of(key);
+            return xbackend::endpoints(reader, &inputs, xbackends, &xbackend);
         };
         let name = NamespacedName::new(Arc::clone(&key.namespace), Arc::clone(service));
         let service = reader.get(inputs.services, &name)?;

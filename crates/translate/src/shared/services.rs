@@ -11,8 +11,10 @@ use k8s_openapi::api::discovery::v1 as discovery;
 use sesame_api::NamespacedName;
 use sesame_model::{
     Cluster, ClusterKey, ClusterPolicy, Discovery, Endpoint, Endpoints, Protocol, Session,
-    Transport,
+    Transport, XBACKEND_LABEL,
 };
+
+use super::pod_services::{self, Selection};
 
 /// The label on an EndpointSlice that names its Service.
 const SERVICE_NAME: &str = "kubernetes.io/service-name";
@@ -26,6 +28,8 @@ pub struct Service {
     pub family: Option<Family>,
     /// The ports.
     pub ports: Box<[ServicePort]>,
+    /// Set if an XBackend owns it.
+    pub selection: Option<Box<Selection>>,
 }
 
 /// A port of a Service.
@@ -81,6 +85,7 @@ impl Service {
                     })
                 })
                 .collect(),
+            selection: Selection::read(service).map(Box::new),
         }
     }
 
@@ -125,9 +130,14 @@ pub enum EndpointState {
 }
 
 impl Slice {
-    /// Reads the fields in use; `None` if the slice has no Service or no IP addresses.
+    /// Reads the fields in use; `None` if the slice has no Service or no IP addresses. A slice without a Service may
+    /// name an XBackend.
     pub fn read(slice: &discovery::EndpointSlice) -> Option<Self> {
-        let name = slice.metadata.labels.as_ref()?.get(SERVICE_NAME)?;
+        let labels = slice.metadata.labels.as_ref()?;
+        let name = match labels.get(SERVICE_NAME) {
+            Some(name) => name.as_str().into(),
+            None => pod_services::name(labels.get(XBACKEND_LABEL)?),
+        };
         let family = match slice.address_type.as_str() {
             "IPv4" => Family::V4,
             "IPv6" => Family::V6,
@@ -137,7 +147,7 @@ impl Slice {
         Some(Self {
             service: NamespacedName::new(
                 slice.metadata.namespace.as_deref().unwrap_or("default"),
-                name.as_str(),
+                name,
             ),
             family,
             ports: ports
@@ -338,9 +348,24 @@ pub fn endpoints<'a>(
     port: &ServicePort,
     slices: impl Iterator<Item = &'a Slice> + Clone,
 ) -> Endpoints {
+    let number = |slice: &Slice| {
+        let mut ports = slice.ports.iter();
+        let found = ports.find(|(name, _)| *name == port.name);
+        found.map(|&(_, number)| number)
+    };
+    endpoints_at(service.family, slices, number)
+}
+
+/// The endpoints in slices: the ready ones or, if there are none, the draining ones. `family` is the primary one, and
+/// `port` the port of a slice's endpoints, if any.
+pub fn endpoints_at<'a>(
+    family: Option<Family>,
+    slices: impl Iterator<Item = &'a Slice> + Clone,
+    port: impl Fn(&Slice) -> Option<u16>,
+) -> Endpoints {
     // A dual-stack Service has slices of both families with the same Pods: use one family, preferably the primary
     // one.
-    let families = match service.family {
+    let families = match family {
         Some(Family::V6) => [Family::V6, Family::V4],
         _ => [Family::V4, Family::V6],
     };
@@ -349,7 +374,7 @@ pub fn endpoints<'a>(
             let found: BTreeSet<Endpoint> = slices
                 .clone()
                 .filter(|slice| slice.family == family)
-                .flat_map(|slice| in_slice(slice, &port.name, state))
+                .flat_map(|slice| in_slice(slice, port(slice), state))
                 .collect();
             if !found.is_empty() {
                 return Endpoints {
@@ -361,16 +386,11 @@ pub fn endpoints<'a>(
     Endpoints::default()
 }
 
-fn in_slice<'a>(
-    slice: &'a Slice,
-    port: &'a str,
+fn in_slice(
+    slice: &Slice,
+    port: Option<u16>,
     state: EndpointState,
-) -> impl Iterator<Item = Endpoint> + 'a {
-    let port = slice
-        .ports
-        .iter()
-        .find(|(name, _)| &**name == port)
-        .map(|&(_, number)| number);
+) -> impl Iterator<Item = Endpoint> {
     slice
         .endpoints
         .iter()
@@ -405,6 +425,7 @@ mod tests {
                 transport: Some(Transport::Tcp),
                 app_protocol: None,
             }]),
+            selection: None,
         };
         let name = NamespacedName::new("ns", "api");
         let protocol = |policy: Option<Protocol>| {

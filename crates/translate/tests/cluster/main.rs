@@ -2,6 +2,7 @@
 
 mod managed;
 mod parameters;
+mod pod_services;
 mod rig;
 mod settings;
 mod statuses;

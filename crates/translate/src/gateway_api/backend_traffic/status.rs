@@ -9,6 +9,7 @@ use sesame_engine::{Builder, Reader, Table};
 use super::{Policies, PolicyState, SESSION, Settings, oldest, target};
 use crate::gateway_api::ancestors::Uses;
 use crate::gateway_api::policy_status::{self, Verdict};
+use crate::gateway_api::xbackend::{self, XBackends};
 use crate::inputs::Inputs;
 use crate::problem::Problem;
 
@@ -17,6 +18,7 @@ pub(crate) fn statuses(
     b: &mut Builder,
     inputs: &Inputs,
     policies: Policies,
+    xbackends: XBackends,
     uses: Uses,
 ) -> Table<ObjectKey, ObjectStatus> {
     let inputs = *inputs;
@@ -24,7 +26,7 @@ pub(crate) fn statuses(
         "backend_traffic_policy status",
         policies.states,
         move |reader, key| {
-            let status = status(reader, &inputs, policies, uses, key)?;
+            let status = status(reader, &inputs, policies, xbackends, uses, key)?;
             Some(ObjectStatus::Policy(Arc::new(status)))
         },
     )
@@ -35,6 +37,7 @@ fn status(
     reader: &mut Reader<'_>,
     inputs: &Inputs,
     policies: Policies,
+    xbackends: XBackends,
     uses: Uses,
     key: &ObjectKey,
 ) -> Option<PolicyStatus> {
@@ -53,7 +56,7 @@ fn status(
         };
         let problem = not_found(reader, inputs, &field, &target)
             .or_else(|| conflict(reader, policies, &field, &target, &state))
-            .or_else(|| without_sessions(&field, &target, &state));
+            .or_else(|| without_sessions(reader, xbackends, &field, &target, &state));
         for used in reader.keys(uses, &target) {
             let problems = by_gateway.entry(used.gateway).or_default();
             problems.extend(problem.clone());
@@ -105,15 +108,25 @@ fn conflict(
         .then(|| policy_status::conflict(field, Kind::XBackendTrafficPolicy, older))
 }
 
-/// An XBackend is one endpoint for Envoy.
-fn without_sessions(field: &str, target: &ObjectKey, state: &PolicyState) -> Option<Problem> {
+/// The problem of session persistence for an external host.
+fn without_sessions(
+    reader: &mut Reader<'_>,
+    xbackends: XBackends,
+    field: &str,
+    target: &ObjectKey,
+    state: &PolicyState,
+) -> Option<Problem> {
     let settings = state.settings.as_ref().ok()?;
-    (target.kind == Kind::XBackend && settings.session.is_some()).then(|| {
-        let message = format!(
-            "{field}: {SESSION} does not apply to XBackends; remove it, or target only Services"
-        );
-        Problem::new(reason::policy::INVALID, message)
-    })
+    if target.kind != Kind::XBackend
+        || settings.session.is_none()
+        || xbackend::selects_pods(reader, xbackends, target)
+    {
+        return None;
+    }
+    let message = format!(
+        "{field}: {SESSION} applies only to Services and XBackends of type EndpointSelector; remove it, or target only these"
+    );
+    Some(Problem::new(reason::policy::INVALID, message))
 }
 
 impl Settings {
@@ -126,7 +139,7 @@ impl Settings {
             )
         });
         let session = self.session.as_ref().map(|_| {
-            "sessions are persistent, with the settings of routes where they have their own"
+            "sessions are persistent, with the settings of routes and XBackends where they have their own"
                 .to_owned()
         });
         let parts: Vec<String> = retries.into_iter().chain(session).collect();

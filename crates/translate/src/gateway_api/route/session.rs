@@ -1,4 +1,4 @@
-//! Session persistence, of rules and of policies (GEP-1619).
+//! Session persistence, of rules, policies and XBackends (GEP-1619).
 
 use std::sync::Arc;
 
@@ -75,6 +75,12 @@ pub(crate) fn read(
         }
     };
     Ok(Arc::new(session))
+}
+
+/// The cookie of an XBackend's sessions, if its settings name none. It differs from those of rules and Services, which
+/// begin with `sesame-session`.
+pub(crate) fn xbackend_cookie(namespace: &str, name: &str) -> String {
+    format!("sesame-xbackend.{namespace}.{name}")
 }
 
 /// The error for a timeout that would not be enforced.

@@ -1,0 +1,166 @@
+//! Services that select the Pods of XBackends: their names, and whether one is as it should be.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1 as core;
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use sesame_api::Kind;
+use sesame_model::{PodService, dns_label};
+use xxhash_rust::xxh3::xxh3_64;
+
+/// The maximum length of a Service's name, in bytes.
+const MAX_NAME: usize = 63;
+
+/// Characters of a hash (49 bits).
+const HASH_LEN: u32 = 10;
+
+/// A Service that an XBackend owns.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Selection {
+    /// The UID of the Service; empty outside a cluster.
+    pub uid: String,
+    /// The name of the XBackend.
+    pub xbackend: Box<str>,
+    /// The UID of the XBackend; empty outside a cluster.
+    owner_uid: Box<str>,
+    selector: BTreeMap<String, String>,
+    /// The ports that are also the Pods' ports; none if the Service isn't headless.
+    ports: Box<[u16]>,
+}
+
+impl Selection {
+    pub(super) fn read(service: &core::Service) -> Option<Self> {
+        let metadata = &service.metadata;
+        let owner = metadata.owner_references.iter().flatten().find(|owner| {
+            let group = owner.api_version.split_once('/').map(|(group, _)| group);
+            owner.kind == Kind::XBackend.as_str() && group == Some(Kind::XBackend.group())
+        })?;
+        let spec = service.spec.as_ref();
+        let headless = spec.filter(|spec| {
+            spec.cluster_ip.as_deref() == Some("None")
+                && spec
+                    .type_
+                    .as_deref()
+                    .is_none_or(|type_| type_ == "ClusterIP")
+                && spec.publish_not_ready_addresses != Some(true)
+        });
+        let ports = headless.iter().flat_map(|spec| spec.ports.iter().flatten());
+        Some(Self {
+            uid: metadata.uid.clone().unwrap_or_default(),
+            xbackend: owner.name.as_str().into(),
+            owner_uid: owner.uid.as_str().into(),
+            selector: spec
+                .and_then(|spec| spec.selector.clone())
+                .unwrap_or_default(),
+            ports: ports.filter_map(own_port).collect(),
+        })
+    }
+
+    /// Whether this UID is that of its XBackend.
+    pub(crate) fn is_of(&self, owner_uid: &str) -> bool {
+        *self.owner_uid == *owner_uid
+    }
+
+    /// Whether the Service is as it should be.
+    pub(crate) fn satisfies(&self, desired: &PodService) -> bool {
+        self.is_of(&desired.owner_uid)
+            && self.selector == desired.selector
+            && self.ports.contains(&desired.port)
+    }
+}
+
+/// The number of a TCP port that is also the Pods' port.
+fn own_port(port: &core::ServicePort) -> Option<u16> {
+    let is_tcp = port.protocol.as_deref().is_none_or(|name| name == "TCP");
+    let is_pods = match &port.target_port {
+        None => true,
+        Some(target) => *target == IntOrString::Int(port.port),
+    };
+    let number = u16::try_from(port.port).ok()?;
+    (is_tcp && is_pods).then_some(number)
+}
+
+/// The name of an XBackend's Service: a readable part of the XBackend's name, and a hash.
+pub fn name(xbackend: &str) -> Arc<str> {
+    dns_label(xbackend, "xbackend", &hash(xbackend), MAX_NAME).into()
+}
+
+/// A hash that is valid in names. No vowels, so that it contains no words.
+fn hash(xbackend: &str) -> String {
+    const ALPHABET: &[u8; 31] = b"bcdfghjklmnpqrstvwxyz0123456789";
+    let hash = xxh3_64(format!("xbackend {xbackend}").as_bytes());
+    let digit = |place: u32| ALPHABET[(hash / 31_u64.pow(place) % 31) as usize];
+    (0..HASH_LEN)
+        .map(|place| char::from(digit(place)))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn service(spec: &Value) -> Option<Selection> {
+        let owner = json!({
+            "apiVersion": "gateway.networking.x-k8s.io/v1alpha1", "kind": "XBackend", "name": "api", "uid": "1",
+            "controller": true, "blockOwnerDeletion": false,
+        });
+        let service = json!({"metadata": {"uid": "2", "ownerReferences": [owner]}, "spec": spec});
+        Selection::read(&serde_json::from_value(service).unwrap())
+    }
+
+    #[test]
+    fn names_are_readable_and_stable() {
+        // Changing it would orphan the Services of older versions.
+        assert_eq!(&*name("api"), "api-qcbkg1gn49");
+        assert!(name("7.a").starts_with("a-"));
+        assert!(name("7").starts_with("xbackend-"));
+        assert_ne!(name("a.b"), name("a-b"));
+    }
+
+    proptest! {
+        #[test]
+        fn every_name_of_an_xbackend_yields_a_valid_name(text in ".{0,260}") {
+            let name = name(&text);
+            prop_assert!(name.len() <= MAX_NAME && name.starts_with(|c: char| c.is_ascii_lowercase()));
+            prop_assert!(name.ends_with(|c: char| c.is_ascii_lowercase() || c.is_ascii_digit()));
+            prop_assert!(name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-'));
+        }
+    }
+
+    #[test]
+    fn edited_services_differ() {
+        let spec = json!({
+            "clusterIP": "None", "type": "ClusterIP", "selector": {"app": "a"},
+            "ports": [{"port": 80, "protocol": "TCP", "targetPort": 80}],
+        });
+        let desired = PodService {
+            name: "api".into(),
+            owner_uid: "1".to_owned(),
+            selector: BTreeMap::from([("app".to_owned(), "a".to_owned())]),
+            port: 80,
+        };
+        let satisfies = |spec: &Value| service(spec).unwrap().satisfies(&desired);
+        assert!(satisfies(&spec));
+        let more = json!([{"name": "x", "port": 81}, {"name": "y", "port": 80, "targetPort": 80}]);
+        for (field, value, expected) in [
+            ("ports", more, true),
+            ("internalTrafficPolicy", json!("Local"), true),
+            ("ports", json!([{"port": 80, "targetPort": 81}]), false),
+            ("ports", json!([{"port": 80, "targetPort": "web"}]), false),
+            ("ports", json!([{"port": 80, "protocol": "UDP"}]), false),
+            ("selector", json!({"app": "a", "tier": "b"}), false),
+            ("selector", Value::Null, false),
+            ("clusterIP", json!("10.0.0.1"), false),
+            ("type", json!("ExternalName"), false),
+            ("publishNotReadyAddresses", json!(true), false),
+        ] {
+            let mut edited = spec.clone();
+            edited[field] = value;
+            assert_eq!(satisfies(&edited), expected, "{edited}");
+        }
+    }
+}
