@@ -120,6 +120,7 @@ fn rejected() -> impl Strategy<Value = Rejected> {
         (RejectedKind::Cluster, "one/s1:80?tls=one/p1&client=one/c1"),
         (RejectedKind::Endpoints, "one/s1:80"),
         (RejectedKind::Secret, "one/c1"),
+        (RejectedKind::Secret, "ca:one/p1"),
         (RejectedKind::Secret, "clients:one/web"),
     ]);
     (fleet_ids(), named).prop_map(|(fleet, (what, name))| Rejected {

@@ -158,6 +158,67 @@ async fn clients_need_a_certificate_issued_by_the_cas_of_the_port() {
     assert!(insecure.await.is_err());
 }
 
+#[tokio::test]
+async fn an_expired_ca_is_valid_but_verifies_no_client() {
+    let (_backends, services) = backends(&["a"]).await;
+    let (current, expired) = (authority(), Authority::expired().expect("a CA"));
+    let objects = front()
+        + &authorities("expired", &[&expired])
+        + &authorities("both", &[&expired, &current])
+        + &services;
+    let sesame = Sesame::serving(|ip| {
+        let ports = [(9443, &*by("both"))];
+        let gateway = validating(ip, &by("expired"), &ports, &[any(8443), any(9443)]);
+        vec![("all.yaml", gateway + &objects)]
+    })
+    .await;
+    for port in [8443, 9443] {
+        listening(sesame.at(port)).await;
+    }
+    let of_current = client().presenting(&issued(&current));
+    assert_eq!(response(&of_current, sesame.at(9443)).await, "a");
+    let of_expired = client().presenting(&issued(&expired));
+    for port in [8443, 9443] {
+        let found = response(&of_expired, sesame.at(port)).await;
+        assert_eq!(found, "no response", "{port}");
+    }
+    for condition in ["Accepted", "Programmed", "ResolvedRefs"] {
+        let found = sesame.of_listener("web", "on-8443", condition).await;
+        assert_eq!(found.expect("a condition").status, "True", "{condition}");
+    }
+}
+
+#[tokio::test]
+async fn the_chain_of_a_client_has_at_most_32_kib() {
+    let (_backends, services) = backends(&["a"]).await;
+    let root = authority();
+    let objects = front() + &authorities("root", &[&root]) + &services;
+    let sesame = Sesame::serving(|ip| {
+        let gateway = validating(ip, &by("root"), &[], &[any(8443)]);
+        vec![("all.yaml", gateway + &objects)]
+    })
+    .await;
+    let address = sesame.at(8443);
+    listening(address).await;
+    let mut last = root;
+    for number in 1..=90 {
+        let name = format!("Authority {number}");
+        last = last.intermediate(&name).expect("a CA");
+        if [1, 60, 90].contains(&number) {
+            let identity = issued(&last);
+            let encoded = identity.chain.lines().filter(|line| !line.starts_with('-'));
+            let bytes: usize = encoded.map(|line| line.len() * 3 / 4).sum();
+            let expected = match bytes > 32 << 10 {
+                false => "a",
+                true => "no response",
+            };
+            assert_eq!(expected == "a", number < 90, "{bytes} bytes");
+            let found = response(&client().presenting(&identity), address).await;
+            assert_eq!(found, expected, "{bytes} bytes");
+        }
+    }
+}
+
 /// It also shows that clients can't forge the header in which proxies pass certificates on.
 #[tokio::test]
 async fn insecure_fallback_asks_for_certificates_and_accepts_all_clients() {

@@ -4,7 +4,10 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
-use sesame_testkit::client::Request;
+use sesame_testkit::client::{Request, send};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::{sleep, timeout};
 
 use crate::harness::{
     HTTP, Sesame, Summary, backends, check, check_requests, listening, route, service, shares,
@@ -199,4 +202,75 @@ async fn the_request_timeout_includes_all_attempts() {
         (delayed("backend", "three", 2, "1200ms"), "a"),
     ];
     join_all(cases.map(|case| check_requests(sesame.at(8080), [case]))).await;
+}
+
+#[tokio::test]
+async fn only_the_request_timeout_cuts_off_a_response_that_has_begun() {
+    let (_backends, services) = backends(&["a"]).await;
+    let sesame = serving(
+        &services,
+        &[
+            ("request", "timeouts: {request: 2s}"),
+            ("backend", "timeouts: {backendRequest: 1s}"),
+            ("both", "timeouts: {request: 2s, backendRequest: 1s}"),
+        ],
+    )
+    .await;
+    let address = sesame.at(8080);
+    let cut_off = ["request", "both"].map(async |host| {
+        let host = format!("{host}.example.com");
+        let start = Instant::now();
+        let response = send(address, &Request::get(&host, "/?pause=20s")).await;
+        let error = response.expect_err("an incomplete response").to_string();
+        assert!(error.contains("the body is incomplete"), "{host}: {error}");
+        assert!(start.elapsed() < Duration::from_secs(15), "{host}");
+    });
+    let complete = check(address, &[("backend.example.com", "/?pause=3s", "a")]);
+    tokio::join!(join_all(cut_off), complete);
+}
+
+/// The status of the response to a POST whose body ends after a pause.
+async fn slowly(address: SocketAddr, host: &str, path: &str, pause: Duration) -> String {
+    let mut connection = TcpStream::connect(address).await.expect("a connection");
+    let head = format!(
+        "POST {path} HTTP/1.1\r\nhost: {host}.example.com\r\nconnection: close\r\ncontent-length: 4\r\n\r\nsl"
+    );
+    connection
+        .write_all(head.as_bytes())
+        .await
+        .expect("a write");
+    sleep(pause).await;
+    // Fails if the gateway has responded and closed the connection.
+    let _ = connection.write_all(b"ow").await;
+    let mut response = String::new();
+    let read = timeout(
+        Duration::from_secs(15),
+        connection.read_to_string(&mut response),
+    );
+    read.await.expect("in time").expect("a response");
+    let status = response.split(' ').nth(1).unwrap_or_default();
+    status.to_owned()
+}
+
+#[tokio::test]
+async fn timeouts_start_when_the_request_is_complete() {
+    let (_backends, services) = backends(&["a"]).await;
+    let sesame = serving(
+        &services,
+        &[
+            ("request", "timeouts: {request: 1s}"),
+            ("backend", "timeouts: {backendRequest: 1s}"),
+        ],
+    )
+    .await;
+    let address = sesame.at(8080);
+    let pause = Duration::from_secs(3);
+    let slow = ["request", "backend"].map(async |host| {
+        let (quick, late) = tokio::join!(
+            slowly(address, host, "/", pause),
+            slowly(address, host, "/?delay=20s", pause),
+        );
+        assert_eq!((&*quick, &*late), ("200", "504"), "{host}");
+    });
+    join_all(slow).await;
 }

@@ -176,6 +176,11 @@ async fn connections_use_the_xbackends_tls() {
         objects += &xbackend(name, host, *port, fields);
         rules.push(external(&at(&format!("/{name}"), name)));
     }
+    rules.push(external(&format!(
+        "matches: [{{path: {{value: /rewritten}}}}], filters: [{{type: URLRewrite, urlRewrite: {{hostname: \
+         other.test}}}}], {}",
+        to("plain")
+    )));
     let sesame = with_rules(&names, &objects, &rules).await;
     for (name, .., expected, reason) in &cases {
         becomes(sesame.at(8080), HOST, &format!("/{name}"), expected).await;
@@ -184,7 +189,10 @@ async fn connections_use_the_xbackends_tls() {
     for (path, sni) in [("/verified", "s.test"), ("/uri", "elsewhere.test")] {
         let response = sesame.ask_well(&Request::get(HOST, path)).await;
         assert_eq!(response.json()["tls"]["sni"], sni);
+        assert_eq!(response.json()["host"], HOST);
     }
+    let response = sesame.ask_well(&Request::get(HOST, "/rewritten")).await;
+    assert_eq!(response.json()["host"], "other.test");
     let response = sesame.ask_well(&Request::get(HOST, "/mutual")).await;
     assert_eq!(response.json()["tls"]["client"], client.leaf());
     // No search domain was added, and invalid names weren't resolved.

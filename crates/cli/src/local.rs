@@ -88,13 +88,14 @@ async fn shut_down(local: Local, mut events: Events, viewer: &mut Viewer, signal
     loop {
         tokio::select! {
             biased;
-            () = &mut shutdown => break,
             // Dropping `shutdown` kills the Envoys.
             () = signals.next() => break,
+            // Before `shutdown`, which completes after the last event.
             event = next(&mut events) => {
                 // Standard output may be closed.
                 let _ = viewer.print(&event);
             }
+            () = &mut shutdown => break,
         }
     }
 }

@@ -23,7 +23,7 @@ use sesame_sources::files::{self, ChangeSet, FilesConfig};
 use sesame_xds as xds;
 use tempfile::TempDir;
 use tokio::net::{TcpListener, UnixListener};
-use tokio::sync::{broadcast, mpsc, watch};
+use tokio::sync::{broadcast, mpsc, oneshot, watch};
 use tokio_stream::wrappers::UnixListenerStream;
 use tokio_util::sync::CancellationToken;
 
@@ -120,6 +120,8 @@ pub struct Local {
     supervisor: Arc<Supervisor>,
     /// See [`TranslatorOutputs::shutdown`].
     shutdown: CancellationToken,
+    /// Closed when the last event of a process has been sent.
+    forwarded: oneshot::Receiver<()>,
     stop: CancellationToken,
     running: Running,
     /// Last field: dropped after everything that uses it.
@@ -228,15 +230,17 @@ impl Local {
                 generations.clone(),
             ),
         );
-        spawn(
-            &mut tasks,
-            fleets::forward_process_events(
-                processes,
-                weak.clone(),
-                outputs.clone(),
-                running.clone(),
-            ),
+        let (forwarding, forwarded) = oneshot::channel::<()>();
+        let forward = fleets::forward_process_events(
+            processes,
+            weak.clone(),
+            outputs.clone(),
+            running.clone(),
         );
+        spawn(&mut tasks, async move {
+            forward.await;
+            drop(forwarding);
+        });
         let launch = LaunchConfig {
             xds_socket,
             concurrency: config.concurrency,
@@ -269,6 +273,7 @@ impl Local {
             admin: admin_address,
             supervisor,
             shutdown: outputs.shutdown,
+            forwarded,
             stop,
             running: Running::new(tasks, translator),
             run_dir,
@@ -296,10 +301,12 @@ impl Local {
         self.running.failed().await
     }
 
-    /// Drains all Envoys in parallel and removes all files of the run.
+    /// Drains all Envoys in parallel and removes all files of the run. All events have been sent when it completes.
     pub async fn shutdown(self) {
         self.shutdown.cancel();
         self.supervisor.shutdown().await;
+        drop(self.supervisor);
+        let _ = self.forwarded.await;
         self.stop.cancel();
         self.running.shutdown().await;
         if let Err(error) = self.run_dir.close() {

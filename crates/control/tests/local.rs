@@ -363,6 +363,8 @@ async fn shutdown_removes_processes_and_files() {
     let socket: PathBuf = run.local.xds_socket();
     assert!(socket.exists());
     run.local.shutdown().await;
+    let mut events = std::iter::from_fn(|| run.events.try_recv().ok());
+    assert!(events.any(|event| matches!(event, RunEvent::EnvoyExited { .. })));
     assert!(!socket.parent().unwrap().exists());
     assert!(!Path::new(&format!("/proc/{pid}")).exists() || cfg!(not(target_os = "linux")));
 }

@@ -8,6 +8,7 @@
 //! |---|---|
 //! | `/status/404` | the same with this status (200 to 599) |
 //! | `?delay=500ms`, `?delay=2s` or header `x-echo-delay: 2s` | the same after a delay of at most one minute; works with any path |
+//! | `?pause=2s` | the same, but the body ends after a pause of at most one minute; works with any path |
 //! | `/flaky?key=a&failures=2&code=503` | 503 twice for this key, then 200; `code=reset` resets the connection |
 //! | `/ws` with an upgrade to WebSocket | echoes each message, text or binary |
 //! | an export of spans over OTLP/gRPC | success; the spans are recorded |

@@ -91,28 +91,56 @@ impl Identity {
 
 /// A CA.
 #[derive(Debug)]
-pub struct Authority(CertifiedIssuer<'static, KeyPair>);
+pub struct Authority {
+    issuer: CertifiedIssuer<'static, KeyPair>,
+    /// PEM of the CA and of those between it and the root; empty for a root.
+    intermediates: String,
+}
 
 impl Authority {
-    /// A new CA.
+    /// A new root CA.
     ///
     /// # Errors
     /// If a key can't be generated.
     pub fn new() -> Result<Self> {
-        let mut params = CertificateParams::new(Vec::new())?;
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-        let name = "Sesame test authority";
-        params.distinguished_name.push(DnType::CommonName, name);
-        Ok(Self(CertifiedIssuer::self_signed(
-            params,
-            KeyPair::generate()?,
-        )?))
+        Self::root(authority_params("Sesame test authority")?)
+    }
+
+    /// A root CA that expired years ago.
+    ///
+    /// # Errors
+    /// If a key can't be generated.
+    pub fn expired() -> Result<Self> {
+        let mut params = authority_params("Sesame test authority")?;
+        params.not_before = rcgen::date_time_ymd(2020, 1, 1);
+        params.not_after = rcgen::date_time_ymd(2021, 1, 1);
+        Self::root(params)
+    }
+
+    fn root(params: CertificateParams) -> Result<Self> {
+        Ok(Self {
+            issuer: CertifiedIssuer::self_signed(params, KeyPair::generate()?)?,
+            intermediates: String::new(),
+        })
+    }
+
+    /// A CA with this name whose certificate this one issues. The certificates of [`Authority::issue`] include it.
+    ///
+    /// # Errors
+    /// If a key can't be generated.
+    pub fn intermediate(&self, name: &str) -> Result<Self> {
+        let mut params = authority_params(name)?;
+        params.use_authority_key_identifier_extension = true;
+        let issuer = CertifiedIssuer::signed_by(params, KeyPair::generate()?, &self.issuer)?;
+        Ok(Self {
+            intermediates: issuer.pem() + &self.intermediates,
+            issuer,
+        })
     }
 
     /// The CA certificate, PEM.
     pub fn pem(&self) -> String {
-        self.0.pem()
+        self.issuer.pem()
     }
 
     /// A certificate for these host names (including wildcards), IP addresses or URIs, valid for servers and clients.
@@ -124,9 +152,9 @@ impl Authority {
         let mut params = params(names)?;
         // All CAs have the same name.
         params.use_authority_key_identifier_extension = true;
-        let certificate = params.signed_by(&key, &self.0)?;
+        let certificate = params.signed_by(&key, &self.issuer)?;
         Ok(Identity {
-            chain: certificate.pem(),
+            chain: certificate.pem() + &self.intermediates,
             private_key: key.serialize_pem(),
         })
     }
@@ -158,7 +186,7 @@ impl Authority {
         };
         params.not_before = epoch + seconds(not_before)?;
         params.not_after = epoch + seconds(not_after)?;
-        let certificate = params.signed_by(&key, &self.0)?;
+        let certificate = params.signed_by(&key, &self.issuer)?;
         Ok(Identity {
             chain: certificate.pem(),
             private_key: key.serialize_pem(),
@@ -179,7 +207,7 @@ impl Authority {
             .distinguished_name
             .push(DnType::OrganizationName, group);
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
-        let certificate = params.signed_by(&key, &self.0)?;
+        let certificate = params.signed_by(&key, &self.issuer)?;
         Ok(Identity {
             chain: certificate.pem(),
             private_key: key.serialize_pem(),
@@ -226,6 +254,14 @@ fn root_store(pem: &str) -> Result<RootCertStore> {
         store.add(certificate)?;
     }
     Ok(store)
+}
+
+fn authority_params(name: &str) -> Result<CertificateParams> {
+    let mut params = CertificateParams::new(Vec::new())?;
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+    params.distinguished_name.push(DnType::CommonName, name);
+    Ok(params)
 }
 
 fn params(names: &[&str]) -> Result<CertificateParams> {

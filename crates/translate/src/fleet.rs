@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sesame_model::{FleetId, ListenerKey, Port};
+use sesame_model::{ClusterKey, FleetId, ListenerKey, Port};
 
 /// A resource that an Envoy has rejected.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -26,6 +26,26 @@ impl Rejected {
         }
     }
 
+    /// The resources of a cluster: itself, its endpoints, and the certificates for its connections.
+    pub(crate) fn of_cluster(fleet: &FleetId, cluster: &ClusterKey) -> impl Iterator<Item = Self> {
+        let name = cluster.to_string();
+        let bundle = cluster.trust_bundle().map(|key| key.to_string());
+        let certificate = cluster.client_certificate().map(ToString::to_string);
+        let secrets = bundle.into_iter().chain(certificate);
+        let names = [
+            (RejectedKind::Cluster, name.clone()),
+            (RejectedKind::Endpoints, name),
+        ];
+        let names = names
+            .into_iter()
+            .chain(secrets.map(|name| (RejectedKind::Secret, name)));
+        names.map(move |(what, name)| Self {
+            fleet: fleet.clone(),
+            what,
+            name: name.into(),
+        })
+    }
+
     /// The name of the route table; for a shard, that of its table.
     pub(crate) fn table(&self) -> Option<&str> {
         let table = self.name.split('#').next();
@@ -44,6 +64,6 @@ pub enum RejectedKind {
     Cluster,
     /// The endpoints of a cluster.
     Endpoints,
-    /// A certificate.
+    /// A certificate or a trust bundle.
     Secret,
 }

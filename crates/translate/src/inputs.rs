@@ -101,10 +101,10 @@ impl Inputs {
                 rejections,
                 "rejected backends by fleet",
                 |rejected: &Rejected, _| match rejected.what {
-                    RejectedKind::Cluster | RejectedKind::Endpoints => vec![rejected.fleet.clone()],
-                    RejectedKind::Listener | RejectedKind::Routes | RejectedKind::Secret => {
-                        Vec::new()
+                    RejectedKind::Cluster | RejectedKind::Endpoints | RejectedKind::Secret => {
+                        vec![rejected.fleet.clone()]
                     }
+                    RejectedKind::Listener | RejectedKind::Routes => Vec::new(),
                 },
             ),
             rejected_routes_by_table: b.index(

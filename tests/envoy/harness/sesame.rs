@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use nix::sys::signal::Signal;
-use serde_json::Value;
+use serde_json::{Value, json};
 use sesame_testkit::client::{Connect, Connection, Request, Response, send};
 
 use super::{
@@ -272,6 +272,16 @@ impl Sesame {
                 .find(|event| wanted(event))
                 .cloned()
                 .with_context(|| format!("not among these events: {events:?}"))
+        })
+        .await
+    }
+
+    /// Waits for the change of an object, such as `Secret/default/s`, skipping the first `from` events.
+    pub(crate) async fn changed(&self, object: &str, from: usize) -> Value {
+        let changed = json!({"object": object, "change": "changed"});
+        self.event(&format!("a change of {object}"), from, |event| {
+            let objects = event["objects"].as_array();
+            event["type"] == "change" && objects.is_some_and(|all| all.contains(&changed))
         })
         .await
     }

@@ -10,7 +10,7 @@ use http::{HeaderMap, StatusCode};
 
 use super::otlp;
 
-/// The maximum delay.
+/// The maximum delay or pause.
 const MAX_DELAY: Duration = Duration::from_secs(60);
 
 /// Maximum number of `/flaky` keys. When it is exceeded, all keys are forgotten.
@@ -20,6 +20,8 @@ const MAX_KEYS: usize = 10_000;
 #[derive(Debug, PartialEq)]
 pub(super) struct Plan {
     pub(super) delay: Duration,
+    /// The time between the beginning of the response and the end of its body.
+    pub(super) pause: Duration,
     pub(super) outcome: Outcome,
     /// Additional response headers.
     pub(super) headers: HeaderMap,
@@ -56,6 +58,7 @@ impl Plan {
     pub(super) fn new(head: &Parts) -> Self {
         Self::parse(head).unwrap_or_else(|reason| Self {
             delay: Duration::ZERO,
+            pause: Duration::ZERO,
             outcome: Outcome::Refused(reason),
             headers: HeaderMap::new(),
         })
@@ -105,6 +108,7 @@ impl Plan {
             delay: find("delay")
                 .or(in_header_delay)
                 .map_or(Ok(Duration::ZERO), delay)?,
+            pause: find("pause").map_or(Ok(Duration::ZERO), delay)?,
             outcome,
             headers,
         })
@@ -183,6 +187,7 @@ mod tests {
         );
         assert_eq!(plan("/a?delay=2s").delay, Duration::from_secs(2));
         assert_eq!(plan("/a?delay=150ms").delay, Duration::from_millis(150));
+        assert_eq!(plan("/a?pause=2s").pause, Duration::from_secs(2));
         let flaky = |failures, failure| Outcome::Flaky {
             key: "k".to_owned(),
             failures,
@@ -205,6 +210,7 @@ mod tests {
             "/?delay=61s",
             "/?delay=1h",
             "/?delay=-1s",
+            "/?pause=61s",
             "/?delay=99999999999999999999s",
             "/flaky?failures=x",
             "/flaky?code=1",

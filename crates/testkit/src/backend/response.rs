@@ -3,10 +3,12 @@
 use std::convert::Infallible;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
+use futures::{StreamExt, stream};
 use http_body_util::combinators::BoxBody;
-use http_body_util::{BodyExt, Full};
-use hyper::body::{Bytes, Incoming};
+use http_body_util::{BodyExt, BodyStream, Full, StreamBody};
+use hyper::body::{Bytes, Frame, Incoming};
 use hyper::{Request, Response, StatusCode};
 use serde_json::{Value, json};
 use tokio::time::sleep;
@@ -77,7 +79,19 @@ pub(super) async fn handle(
     for (name, value) in &plan.headers {
         response.headers_mut().append(name, value.clone());
     }
-    Ok(response)
+    Ok(match plan.pause.is_zero() {
+        true => response,
+        false => response.map(|body| pausing(body, plan.pause)),
+    })
+}
+
+/// The same body, and a line break after a pause.
+fn pausing(body: Body, pause: Duration) -> Body {
+    let end = stream::once(async move {
+        sleep(pause).await;
+        Ok(Frame::data(Bytes::from_static(b"\n")))
+    });
+    BodyExt::boxed(StreamBody::new(BodyStream::new(body).chain(end)))
 }
 
 /// Reads a whole body and returns its beginning and its length.

@@ -41,9 +41,16 @@ pub(crate) fn status(
     let refused = state.refused.is_some();
     let refused = refused.then_some("the Gateway is not accepted; see its Accepted condition");
     let verdicts = listener_status::judge_all(reader, &sources.listeners, listeners, refused);
-    let attached = reader.count(sources.attached_sets, owner);
     let any_sets = reader.count(sources.sets, owner) > 0;
     let mut conditions = conditions(sources, &verdicts, generation);
+    let accepted = conditions
+        .iter()
+        .any(|c| *c.type_ == *condition::gateway::ACCEPTED && c.is_true());
+    // Without its Gateway, a set isn't accepted, and only accepted ones are attached.
+    let attached = match accepted {
+        true => reader.count(sources.attached_sets, owner),
+        false => 0,
+    };
     conditions.extend(insecure(gateway));
     if gateway.spec.default_scope == Some(DefaultScope::All) {
         conditions.push(Condition::new(

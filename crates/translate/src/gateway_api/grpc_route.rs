@@ -4,7 +4,7 @@ mod matches;
 
 use std::sync::Arc;
 
-use sesame_api::{BackendRef, GRPCRoute, GrpcRouteRule, RouteFilter};
+use sesame_api::{BackendRef, GRPCRoute, GrpcRouteRule, Kind, RouteFilter};
 use sesame_model::ClusterPolicy;
 
 use super::route::backends::grpc_policy;
@@ -35,6 +35,7 @@ impl HttpRouteKind for GRPCRoute {
 fn read<'a>(field: &str, rule: &'a GrpcRouteRule) -> Rule<'a> {
     let (matches, errors) = read_matches(field, &rule.matches, matches::read);
     Rule {
+        kind: Kind::GRPCRoute,
         matches,
         errors,
         filters: &rule.filters,

@@ -3,7 +3,7 @@
 mod limits;
 pub(crate) mod matches;
 
-use sesame_api::{BackendRef, HTTPRoute, HttpRouteRule, RouteFilter};
+use sesame_api::{BackendRef, HTTPRoute, HttpRouteRule, Kind, RouteFilter};
 
 use super::route::rules::{Rule, read_matches};
 use super::route::{HttpRouteKind, RouteKind};
@@ -27,6 +27,7 @@ impl HttpRouteKind for HTTPRoute {
 fn read<'a>(field: &str, rule: &'a HttpRouteRule) -> Rule<'a> {
     let (matches, errors) = read_matches(field, &rule.matches, matches::read);
     Rule {
+        kind: Kind::HTTPRoute,
         matches,
         errors,
         filters: &rule.filters,

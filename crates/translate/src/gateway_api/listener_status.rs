@@ -11,8 +11,9 @@ use crate::fleet::{Rejected, RejectedKind};
 use crate::inputs::Inputs;
 use crate::problem::{Problem, bounded};
 use crate::settings::Mode;
+use crate::shared::client_certificates::{self, ClientCertificates};
 use crate::shared::hosts::Attachments;
-use crate::shared::listeners::{AttachPoints, ListenerId};
+use crate::shared::listeners::{AttachPoints, ListenerId, RequestChecks};
 
 /// The inputs of the statuses of an object's listeners, besides the object itself.
 #[derive(Clone, Copy)]
@@ -21,6 +22,7 @@ pub(crate) struct Sources<'a> {
     pub(crate) mode: &'a Mode,
     pub(crate) points: &'a AttachPoints,
     pub(crate) fleet: Option<&'a FleetState>,
+    pub(crate) client_certificates: ClientCertificates,
     pub(crate) attached: Index<ObjectKey, Attachments, ListenerId>,
 }
 
@@ -129,7 +131,7 @@ fn judge(
     Verdict { refused, idle }
 }
 
-/// Why Envoy rejected the listener's port, routes, certificates or CAs.
+/// Why Envoy rejected the listener's port, routes, certificates, CAs or authorization services.
 fn rejected(
     reader: &mut Reader<'_>,
     sources: &Sources<'_>,
@@ -161,6 +163,17 @@ fn rejected(
             let bundle = bundle.map(|clients| clients.authorities.to_string());
             let mut names = certificates.chain(bundle);
             names.find_map(|name| reader.get(inputs.rejections, &key(RejectedKind::Secret, name)))
+        })
+        .or_else(|| {
+            let Some(RequestChecks::By(checks)) = &listener.checks else {
+                return None;
+            };
+            let certificates = sources.client_certificates;
+            let checks = client_certificates::of_checks(reader, certificates, fleet, checks)?;
+            let mut resources = checks
+                .iter()
+                .flat_map(|auth| Rejected::of_cluster(fleet, &auth.cluster));
+            resources.find_map(|key| reader.get(inputs.rejections, &key))
         })?;
     Some(Problem::new(
         reason::listener::INVALID,

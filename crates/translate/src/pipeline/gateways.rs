@@ -312,6 +312,7 @@ pub(super) fn statuses(
                 mode: &settings.mode,
                 points: &points,
                 fleet: fleet.as_deref(),
+                client_certificates: gateways.client_certificates,
                 attached,
             },
             asked: &gateway.spec.addresses,
@@ -346,6 +347,7 @@ pub(super) fn statuses(
             mode: &settings.mode,
             points: &points,
             fleet: fleet.as_deref(),
+            client_certificates: gateways.client_certificates,
             attached,
         };
         let parent = *reader.get(parents, &state.gateway)?;

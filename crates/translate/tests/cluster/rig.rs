@@ -90,7 +90,7 @@ impl Rig {
         }
     }
 
-    fn status(&self, kind: Kind, name: &str) -> ObjectStatus {
+    pub(crate) fn status(&self, kind: Kind, name: &str) -> ObjectStatus {
         let key = named(name).of_kind(kind);
         let status = self.engine.get(self.pipeline.outputs.statuses, &key);
         ObjectStatus::clone(&status.expect("a status"))

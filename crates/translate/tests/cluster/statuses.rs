@@ -1,6 +1,6 @@
 //! Statuses that depend on feedback from fleets and from the API server.
 
-use serde_json::json;
+use serde_json::{Value, json};
 use sesame_api::{Kind, Release};
 use sesame_model::{FleetAddress, FleetState, Port};
 use sesame_translate::fleet::{Rejected, RejectedKind};
@@ -69,16 +69,13 @@ fn a_nack_is_reported_until_the_resource_is_accepted() {
     }
 }
 
-#[test]
-fn a_rejected_backend_is_reported_also_with_a_policy_and_a_client_certificate() {
-    let mut rig = rig(Mode::Managed);
+/// A Service, a policy for it, and a client certificate of the Gateway, to be applied in this order.
+fn secured_service() -> [Value; 3] {
     let metadata = |name: &str| json!({"name": name, "namespace": "ns", "generation": 1});
     let service = json!({
         "apiVersion": "v1", "kind": "Service", "metadata": metadata("s"),
         "spec": {"ports": [{"port": 80}]},
     });
-    let to_service = json!([{"backendRefs": [{"name": "s", "port": 80}]}]);
-    let route = set(route("r", &["web"]), "/spec/rules", to_service);
     let policy = json!({
         "apiVersion": "gateway.networking.k8s.io/v1", "kind": "BackendTLSPolicy", "metadata": metadata("p"),
         "spec": {
@@ -92,26 +89,94 @@ fn a_rejected_backend_is_reported_also_with_a_policy_and_a_client_certificate() 
         "apiVersion": "v1", "kind": "Secret", "metadata": metadata("c"), "type": "kubernetes.io/tls",
         "stringData": {"tls.crt": pair.cert.pem(), "tls.key": pair.signing_key.serialize_pem()},
     });
+    [service, policy, secret]
+}
+
+/// The Gateway with the Secret `c` as its client certificate.
+fn presenting(gateway: Value) -> Value {
     let client = json!({"backend": {"clientCertificateRef": {"name": "c"}}});
-    let mutual = set(gateway("web", "edge", 1), "/spec/tls", client);
-    for (objects, cluster) in [
-        (vec![service, route], "ns/s:80"),
-        (vec![policy], "ns/s:80?tls=ns/p"),
-        (vec![secret, mutual], "ns/s:80?tls=ns/p&client=ns/c"),
+    set(gateway, "/spec/tls", client)
+}
+
+#[test]
+fn rejected_resources_of_a_backend_are_reported_also_with_a_policy_and_a_client_certificate() {
+    let mut rig = rig(Mode::Managed);
+    let [service, policy, secret] = secured_service();
+    let to_service = json!([{"backendRefs": [{"name": "s", "port": 80}]}]);
+    let route = set(route("r", &["web"]), "/spec/rules", to_service);
+    let mutual = presenting(gateway("web", "edge", 1));
+    for (objects, cluster, secrets) in [
+        (vec![service, route], "ns/s:80", &[][..]),
+        (vec![policy], "ns/s:80?tls=ns/p", &["ca:ns/p"]),
+        (
+            vec![secret, mutual],
+            "ns/s:80?tls=ns/p&client=ns/c",
+            &["ca:ns/p", "ns/c"],
+        ),
     ] {
         rig.put(objects);
         let resolved = |rig: &Rig| said(&rig.route("r").parents[0].conditions, "ResolvedRefs");
         assert_eq!(resolved(&rig), "ResolvedRefs/ResolvedRefs");
+        let of_cluster = [
+            (RejectedKind::Cluster, cluster),
+            (RejectedKind::Endpoints, cluster),
+        ];
+        let of_cluster = of_cluster.map(|key| (key, format!("backend {cluster}")));
+        let of_secrets = secrets.iter().map(|name| {
+            let what = format!("secret {name} of backend {cluster}");
+            ((RejectedKind::Secret, *name), what)
+        });
+        for ((what, name), expected) in of_cluster.into_iter().chain(of_secrets) {
+            let key = Rejected {
+                fleet: fleet("web"),
+                what,
+                name: name.into(),
+            };
+            let message = Some("no".to_owned());
+            rig.change(|inputs, batch| inputs.set_rejection(batch, key.clone(), message));
+            let found = resolved(&rig);
+            let expected = format!("Envoy rejected {expected} (no) and keeps");
+            assert!(found.contains(&expected), "{found}");
+            rig.change(|inputs, batch| inputs.set_rejection(batch, key, None));
+        }
+    }
+}
+
+#[test]
+fn a_rejected_authorization_service_of_a_listener_is_reported() {
+    let mut rig = rig(Mode::Managed);
+    rig.put(secured_service());
+    let auth = json!({"type": "ExternalAuth", "externalAuth": {
+        "protocol": "HTTP", "http": {}, "backendRef": {"name": "s", "port": 80},
+    }});
+    let filters = json!({"requests": [auth]});
+    let checking = set(
+        gateway("web", "edge", 1),
+        "/spec/listeners/0/filters",
+        filters,
+    );
+    rig.put([presenting(checking)]);
+    let programmed = |rig: &Rig| said(&rig.gateway("web").listeners[0].conditions, "Programmed");
+    assert_eq!(programmed(&rig), "Programmed/Programmed");
+    let cluster = "ns/s:80?tls=ns/p&client=ns/c";
+    for (what, name) in [
+        (RejectedKind::Cluster, cluster),
+        (RejectedKind::Endpoints, cluster),
+        (RejectedKind::Secret, "ca:ns/p"),
+        (RejectedKind::Secret, "ns/c"),
+    ] {
         let key = Rejected {
             fleet: fleet("web"),
-            what: RejectedKind::Cluster,
-            name: cluster.into(),
+            what,
+            name: name.into(),
         };
         let message = Some("no".to_owned());
         rig.change(|inputs, batch| inputs.set_rejection(batch, key.clone(), message));
-        let expected = format!("Envoy rejected backend {cluster} (no) and keeps");
-        let found = resolved(&rig);
-        assert!(found.contains(&expected), "{found}");
+        let found = programmed(&rig);
+        assert!(
+            found.contains("Envoy rejected the configuration (no)"),
+            "{found}"
+        );
         rig.change(|inputs, batch| inputs.set_rejection(batch, key, None));
     }
 }

@@ -337,6 +337,20 @@ fn a_renamed_file_keeps_its_objects() {
 }
 
 #[test]
+fn a_file_that_is_renamed_and_then_saved_keeps_its_objects() {
+    let dir = dir(&[("a.yaml", &service("a"))]);
+    let mut set = read(config(&[dir.path()]));
+    let (a, b) = (dir.path().join("a.yaml"), dir.path().join("b.yaml"));
+    fs::rename(a, &b).unwrap();
+    fs::write(&b, "").unwrap();
+    assert_eq!(refresh_in(&mut set, Duration::ZERO), []);
+    assert!(set.due().is_some());
+    fs::write(&b, [service("a"), service("c")].join("---\n")).unwrap();
+    assert_eq!(keys(&refresh_in(&mut set, Duration::ZERO)), ["c"]);
+    assert_eq!(set.errors(), []);
+}
+
+#[test]
 fn a_link_with_an_earlier_name_replaces_its_target() {
     let dir = dir(&[("b.yaml", &service("b"))]);
     let mut set = read(config(&[dir.path()]));

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sesame_api::{
-    Cors as CorsFilter, ExternalAuth, HeaderModifier, HttpHeader, PathModifier, RedirectScheme,
-    RequestMirror, RequestRedirect, RouteFilter,
+    Cors as CorsFilter, ExternalAuth, HeaderModifier, HttpHeader, Kind, PathModifier,
+    RedirectScheme, RequestMirror, RequestRedirect, RouteFilter,
 };
 use sesame_model::{Cors, HeaderChanges, List, OriginMatch, PathRewrite, Redirect, RedirectPort};
 
@@ -47,20 +47,21 @@ pub(super) enum Place {
     Backend,
 }
 
-/// Merges filters. `field` is the path of the list; `prefix_path` is whether the rule matches by path prefix.
+/// Merges filters of a kind of route. `field` is the path of the list; `prefix_path` is whether the rule matches by path
+/// prefix.
 ///
 /// # Errors
 /// The first invalid or unsupported filter. A filter is never dropped silently.
 pub(super) fn gather<'a>(
     field: &str,
     filters: &'a [RouteFilter],
-    place: Place,
+    (kind, place): (Kind, Place),
     prefix_path: bool,
 ) -> Result<Filters<'a>, FieldError> {
     let mut gathered = Filters::default();
     for (index, filter) in filters.iter().enumerate() {
         let field = format!("{field}[{index}]");
-        add(&mut gathered, &field, filter, place, prefix_path)?;
+        add(&mut gathered, &field, filter, (kind, place), prefix_path)?;
     }
     if gathered.redirect.is_some()
         && (gathered.path_rewrite.is_some() || gathered.host_rewrite.is_some())
@@ -77,7 +78,7 @@ fn add<'a>(
     gathered: &mut Filters<'a>,
     field: &str,
     filter: &'a RouteFilter,
-    place: Place,
+    (kind, place): (Kind, Place),
     prefix_path: bool,
 ) -> Result<(), FieldError> {
     match filter {
@@ -151,11 +152,25 @@ fn add<'a>(
         RouteFilter::ExtensionRef(_) | RouteFilter::Unknown(_) => Err(FieldError::new(
             format!("{field}.type"),
             format!(
-                "filter type {} is not supported; use RequestHeaderModifier, ResponseHeaderModifier, \
-                 RequestMirror, RequestRedirect, URLRewrite, CORS or ExternalAuth",
-                filter.type_name()
+                "filter type {} is not supported; use {}",
+                filter.type_name(),
+                supported(kind, place)
             ),
         )),
+    }
+}
+
+/// The supported types of filters.
+fn supported(kind: Kind, place: Place) -> &'static str {
+    match (kind, place) {
+        (Kind::GRPCRoute, _) => "RequestHeaderModifier, ResponseHeaderModifier or RequestMirror",
+        (_, Place::Rule) => {
+            "RequestHeaderModifier, ResponseHeaderModifier, RequestMirror, RequestRedirect, URLRewrite, CORS or \
+             ExternalAuth"
+        }
+        (_, Place::Backend) => {
+            "RequestHeaderModifier, ResponseHeaderModifier, RequestMirror or URLRewrite"
+        }
     }
 }
 

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use sesame_api::{BackendRef, Meta, RequestMirror, RouteFilter, SessionPersistence, reason};
+use sesame_api::{BackendRef, Kind, Meta, RequestMirror, RouteFilter, SessionPersistence, reason};
 use sesame_model::{
     Action, ExternalAuth, Forward, HeaderChanges, Mirror, PartsPerMillion, PathMatch, Retry, Route,
     RouteMatch, Session, Target, WeightedTarget,
@@ -23,6 +23,8 @@ use crate::shared::precedence::{MatchRank, Seniority, Source};
 
 /// A rule of any kind of route.
 pub(crate) struct Rule<'a> {
+    /// The kind of its route.
+    pub(crate) kind: Kind,
     /// Its valid matches.
     pub(crate) matches: Vec<ValidMatch>,
     /// The errors in its invalid matches.
@@ -218,7 +220,7 @@ fn plan(
     let filters = filters::gather(
         &format!("{field}.filters"),
         rule.filters,
-        Place::Rule,
+        (rule.kind, Place::Rule),
         prefix_path,
     )?;
     let limits = rule.limits.clone()?;
@@ -244,8 +246,7 @@ fn plan(
                 try_timeout: limits.each_try,
                 retry: limits.retry,
             };
-            let mut choices =
-                read_choices(field, rule.backend_refs, targets, prefix_path, resolver)?;
+            let mut choices = read_choices(field, rule, targets, prefix_path, resolver)?;
             if session.is_some() {
                 for choice in &mut choices {
                     choice.target.session = None;
@@ -289,15 +290,16 @@ fn read_auth(
 /// The backends with their own filters.
 fn read_choices(
     field: &str,
-    backend_refs: &[BackendRef],
+    rule: &Rule<'_>,
     targets: Vec<Targets>,
     prefix_path: bool,
     resolver: &mut Resolver<'_, '_>,
 ) -> Result<Vec<split::Choice>, FieldError> {
     let mut choices = Vec::new();
-    for (position, (backend, target)) in backend_refs.iter().zip(targets).enumerate() {
+    for (position, (backend, target)) in rule.backend_refs.iter().zip(targets).enumerate() {
         let field = format!("{field}.backendRefs[{position}].filters");
-        let filters = filters::gather(&field, &backend.filters, Place::Backend, prefix_path)?;
+        let place = (rule.kind, Place::Backend);
+        let filters = filters::gather(&field, &backend.filters, place, prefix_path)?;
         let mirrors = read_mirrors(&filters, resolver)?;
         choices.push(split::Choice {
             target: WeightedTarget {

@@ -1,5 +1,6 @@
 //! The status of a route: an entry for each of its parents.
 
+use std::fmt;
 use std::sync::Arc;
 
 use sesame_api::{RouteParentStatus, RouteStatus, condition, reason};
@@ -16,7 +17,7 @@ use crate::shared::services::{Backend, RoutedBackend};
 #[derive(Clone, Copy)]
 pub(crate) struct Rejections {
     pub(crate) rejections: Table<Rejected, String>,
-    /// Fleets that reject clusters or endpoints. Usually empty, which saves a lookup per backend.
+    /// Fleets that reject clusters, endpoints or secrets. Usually empty, which saves a lookup per backend.
     pub(crate) fleets: Table<FleetId, ()>,
     /// The clusters of backends.
     pub(crate) backends: Table<ClusterKey, RoutedBackend>,
@@ -114,8 +115,12 @@ pub(crate) fn rejected_backend(
         }
         let of_fleet = |key: &DestinationKey| key.listener.fleet == *fleet;
         for destination in attachments.destinations().filter(of_fleet) {
-            let name = destination.to_string();
-            let problem = rejected(reader, sources, fleet, RejectedKind::Cluster, name);
+            let key = Rejected {
+                fleet: fleet.clone(),
+                what: RejectedKind::Cluster,
+                name: destination.to_string().into(),
+            };
+            let problem = rejected(reader, sources, &key, &destination);
             if problem.is_some() {
                 return problem;
             }
@@ -130,11 +135,10 @@ pub(crate) fn rejected_backend(
                 }
                 _ => cluster,
             };
-            for what in [RejectedKind::Cluster, RejectedKind::Endpoints] {
-                let name = cluster.to_string();
-                if let Some(problem) = rejected(reader, sources, fleet, what, name) {
-                    return Some(problem);
-                }
+            let mut resources = Rejected::of_cluster(fleet, &cluster);
+            let problem = resources.find_map(|key| rejected(reader, sources, &key, &cluster));
+            if problem.is_some() {
+                return problem;
             }
         }
     }
@@ -144,19 +148,16 @@ pub(crate) fn rejected_backend(
 fn rejected(
     reader: &mut Reader<'_>,
     sources: Rejections,
-    fleet: &FleetId,
-    what: RejectedKind,
-    name: String,
+    key: &Rejected,
+    backend: &impl fmt::Display,
 ) -> Option<Problem> {
-    let text = format!("Envoy rejected backend {name}");
-    let key = Rejected {
-        fleet: fleet.clone(),
-        what,
-        name: name.into(),
+    let message = reader.get(sources.rejections, key)?;
+    let what = match key.what {
+        RejectedKind::Secret => format!("secret {} of backend {backend}", key.name),
+        _ => format!("backend {backend}"),
     };
-    let message = reader.get(sources.rejections, &key)?;
     Some(Problem::new(
         REJECTED,
-        format!("{text} ({message}) and keeps its last good version"),
+        format!("Envoy rejected {what} ({message}) and keeps its last good version"),
     ))
 }
