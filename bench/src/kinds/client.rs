@@ -53,10 +53,11 @@ impl Client {
     /// The name of the backend of the route `index`; `None` if Envoy has no route.
     pub(super) fn ask(&mut self, index: usize) -> Result<Option<String>> {
         let address = SocketAddr::new(ADDRESS, site::port(self.kind, index));
+        let path = format!("/{}/Get", site::CALLED);
         match self.kind {
-            Kind::Http => self.send(address, &Request::get(&many::host(index), "/")),
+            Kind::Http => self.send(address, &Request::get(&many::host(index), &path)),
             Kind::Grpc => {
-                let call = Request::get(&many::host(index), "/shop.Users/Get").method("POST");
+                let call = Request::get(&many::host(index), &path).method("POST");
                 self.send(address, &call.header("content-type", "application/grpc"))
             }
             Kind::Tls => {

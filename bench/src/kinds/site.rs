@@ -14,6 +14,8 @@ const PORT: u16 = 10_000;
 const IN_A_SET: usize = 64;
 /// Apps per file.
 const IN_A_FILE: usize = 100;
+/// The gRPC service that is called.
+pub(super) const CALLED: &str = "shop.Users";
 /// The Service of the new route.
 const SERVICE: &str = "new";
 
@@ -91,8 +93,9 @@ fn of(kind: Kind, name: &str, index: usize, service: &str) -> Value {
     route["kind"] = kind.name().into();
     let spec = &mut route["spec"];
     match kind {
-        Kind::Http => {}
-        Kind::Grpc => spec["rules"][0]["matches"] = json!([{"method": {"service": "shop.Users"}}]),
+        // The same paths as those of the calls.
+        Kind::Http => spec["rules"][0]["matches"][0]["path"]["value"] = format!("/{CALLED}").into(),
+        Kind::Grpc => spec["rules"][0]["matches"] = json!([{"method": {"service": CALLED}}]),
         Kind::Tls | Kind::Tcp => {
             spec["rules"] = json!([{"backendRefs": [{"name": service, "port": SERVICE_PORT}]}]);
         }
