@@ -73,28 +73,29 @@ mod tests {
 
     use super::*;
 
-    const LOCALHOST: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+    /// An address that nothing else uses: on 127.0.0.1, other tests bind and connect from ephemeral ports at any time.
+    const UNSHARED: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 87, 0, 2));
 
     #[test]
     fn a_port_is_in_use_until_its_listener_is_closed() {
-        let listener = TcpListener::bind((LOCALHOST, 0)).unwrap();
+        let listener = TcpListener::bind((UNSHARED, 0)).unwrap();
         let address = listener.local_addr().unwrap();
-        let problem = probe(LOCALHOST, Port::tcp(address.port())).unwrap_err();
+        let problem = probe(UNSHARED, Port::tcp(address.port())).unwrap_err();
         assert_eq!(problem, PortProblem::InUse(address));
         assert!(problem.to_string().contains("--port-offset"));
         drop(listener);
-        assert_eq!(probe(LOCALHOST, Port::tcp(address.port())), Ok(()));
+        assert_eq!(probe(UNSHARED, Port::tcp(address.port())), Ok(()));
     }
 
     #[test]
     fn a_udp_port_conflicts_with_udp_sockets_only() {
-        let socket = UdpSocket::bind((LOCALHOST, 0)).unwrap();
+        let socket = UdpSocket::bind((UNSHARED, 0)).unwrap();
         let address = socket.local_addr().unwrap();
         let udp = Port::udp(address.port());
-        assert_eq!(probe(LOCALHOST, udp), Err(PortProblem::InUse(address)));
-        assert_eq!(probe(LOCALHOST, Port::tcp(address.port())), Ok(()));
+        assert_eq!(probe(UNSHARED, udp), Err(PortProblem::InUse(address)));
+        assert_eq!(probe(UNSHARED, Port::tcp(address.port())), Ok(()));
         drop(socket);
-        assert_eq!(probe(LOCALHOST, udp), Ok(()));
+        assert_eq!(probe(UNSHARED, udp), Ok(()));
     }
 
     #[test]
@@ -108,7 +109,7 @@ mod tests {
 
     #[test]
     fn a_privileged_port_is_denied() {
-        let address = SocketAddr::new(LOCALHOST, 80);
+        let address = SocketAddr::new(UNSHARED, 80);
         let denied = problem(address, &ErrorKind::PermissionDenied.into());
         assert_eq!(denied, PortProblem::Denied(address));
         assert!(denied.to_string().starts_with("port 80 needs privileges"));
