@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
+use sesame_testkit::backend::Backend;
 use sesame_testkit::client::{Request, send};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -31,24 +32,27 @@ async fn serving(services: &str, rules: &[(&str, &str)]) -> Sesame {
     sesame
 }
 
+/// Starts the backend of all routes too.
+async fn with_backend(rules: &[(&str, &str)]) -> (Vec<Backend>, Sesame) {
+    let (backends, services) = backends(&["a"]).await;
+    let sesame = serving(&services, rules).await;
+    (backends, sesame)
+}
+
 #[tokio::test]
 async fn timeouts_return_504_and_there_is_no_default_timeout() {
-    let (_backends, services) = backends(&["a"]).await;
-    let sesame = serving(
-        &services,
-        &[
-            ("request", "timeouts: {request: 2s}"),
-            ("backend", "timeouts: {backendRequest: 2s}"),
-            ("both", "timeouts: {request: 30s, backendRequest: 2s}"),
-            ("split", "timeouts: {request: 0s600ms700ms700ms}"),
-            ("zero", "timeouts: {request: 0s, backendRequest: 0s}"),
-            (
-                "zero-request",
-                "timeouts: {request: 0s, backendRequest: 2s}",
-            ),
-            ("unset", "timeouts: {}"),
-        ],
-    )
+    let (_backends, sesame) = with_backend(&[
+        ("request", "timeouts: {request: 2s}"),
+        ("backend", "timeouts: {backendRequest: 2s}"),
+        ("both", "timeouts: {request: 30s, backendRequest: 2s}"),
+        ("split", "timeouts: {request: 0s600ms700ms700ms}"),
+        ("zero", "timeouts: {request: 0s, backendRequest: 0s}"),
+        (
+            "zero-request",
+            "timeouts: {request: 0s, backendRequest: 2s}",
+        ),
+        ("unset", "timeouts: {}"),
+    ])
     .await;
     let address = sesame.at(8080);
     let limited = ["request", "backend", "both", "split", "zero-request"].map(async |host| {
@@ -82,20 +86,16 @@ fn flaky(host: &str, key: &str, failures: u32, code: &str) -> Request {
 
 #[tokio::test]
 async fn listed_codes_are_retried_up_to_the_limit() {
-    let (_backends, services) = backends(&["a"]).await;
-    let sesame = serving(
-        &services,
-        &[
-            ("one", "retry: {codes: [500], attempts: 3}"),
-            ("four", "retry: {codes: [500, 502, 503, 504], attempts: 2}"),
-            ("none", "retry: {codes: [500, 503], attempts: 0}"),
-            (
-                "backoff",
-                "retry: {codes: [500], attempts: 2, backoff: 100ms}",
-            ),
-            ("unset", "timeouts: {}"),
-        ],
-    )
+    let (_backends, sesame) = with_backend(&[
+        ("one", "retry: {codes: [500], attempts: 3}"),
+        ("four", "retry: {codes: [500, 502, 503, 504], attempts: 2}"),
+        ("none", "retry: {codes: [500, 503], attempts: 0}"),
+        (
+            "backoff",
+            "retry: {codes: [500], attempts: 2, backoff: 100ms}",
+        ),
+        ("unset", "timeouts: {}"),
+    ])
     .await;
     let mut cases = vec![
         (flaky("one", "a", 2, "500"), "a"),
@@ -157,14 +157,10 @@ async fn failed_connections_are_retried_elsewhere() {
 /// A connection that the backend resets before responding is also retried.
 #[tokio::test]
 async fn broken_connections_are_retried_separately_from_codes() {
-    let (_backends, services) = backends(&["a"]).await;
-    let sesame = serving(
-        &services,
-        &[
-            ("retry", "retry: {codes: [500], attempts: 3}"),
-            ("unset", "timeouts: {}"),
-        ],
-    )
+    let (_backends, sesame) = with_backend(&[
+        ("retry", "retry: {codes: [500], attempts: 3}"),
+        ("unset", "timeouts: {}"),
+    ])
     .await;
     let unset = flaky("unset", "a", 1, "reset").of(sesame.at(8080)).await;
     assert!(["502", "503"].contains(&unset.as_str()), "{unset}");
@@ -175,20 +171,16 @@ async fn broken_connections_are_retried_separately_from_codes() {
 
 #[tokio::test]
 async fn the_request_timeout_includes_all_attempts() {
-    let (_backends, services) = backends(&["a"]).await;
-    let sesame = serving(
-        &services,
-        &[
-            (
-                "request",
-                "retry: {codes: [500], attempts: 5}, timeouts: {request: 3s}",
-            ),
-            (
-                "backend",
-                "retry: {codes: [500], attempts: 3}, timeouts: {request: 30s, backendRequest: 3s}",
-            ),
-        ],
-    )
+    let (_backends, sesame) = with_backend(&[
+        (
+            "request",
+            "retry: {codes: [500], attempts: 5}, timeouts: {request: 3s}",
+        ),
+        (
+            "backend",
+            "retry: {codes: [500], attempts: 3}, timeouts: {request: 30s, backendRequest: 3s}",
+        ),
+    ])
     .await;
     let delayed = |host: &str, key: &str, failures: u32, delay: &str| {
         let path = format!("/flaky?key={host}-{key}&failures={failures}&code=500&delay={delay}");
@@ -206,15 +198,11 @@ async fn the_request_timeout_includes_all_attempts() {
 
 #[tokio::test]
 async fn only_the_request_timeout_cuts_off_a_response_that_has_begun() {
-    let (_backends, services) = backends(&["a"]).await;
-    let sesame = serving(
-        &services,
-        &[
-            ("request", "timeouts: {request: 2s}"),
-            ("backend", "timeouts: {backendRequest: 1s}"),
-            ("both", "timeouts: {request: 2s, backendRequest: 1s}"),
-        ],
-    )
+    let (_backends, sesame) = with_backend(&[
+        ("request", "timeouts: {request: 2s}"),
+        ("backend", "timeouts: {backendRequest: 1s}"),
+        ("both", "timeouts: {request: 2s, backendRequest: 1s}"),
+    ])
     .await;
     let address = sesame.at(8080);
     let cut_off = ["request", "both"].map(async |host| {
@@ -254,14 +242,10 @@ async fn slowly(address: SocketAddr, host: &str, path: &str, pause: Duration) ->
 
 #[tokio::test]
 async fn timeouts_start_when_the_request_is_complete() {
-    let (_backends, services) = backends(&["a"]).await;
-    let sesame = serving(
-        &services,
-        &[
-            ("request", "timeouts: {request: 1s}"),
-            ("backend", "timeouts: {backendRequest: 1s}"),
-        ],
-    )
+    let (_backends, sesame) = with_backend(&[
+        ("request", "timeouts: {request: 1s}"),
+        ("backend", "timeouts: {backendRequest: 1s}"),
+    ])
     .await;
     let address = sesame.at(8080);
     let pause = Duration::from_secs(3);

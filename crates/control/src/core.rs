@@ -1,7 +1,7 @@
 //! Translation as a state machine: changed inputs in, changed outputs out.
 //!
-//! In: changed objects, fleet states, failed writes, resources that Envoys rejected. Out: the commit, and each fleet's changed
-//! resources. No IO, no time, no threads: the caller provides them.
+//! In: changed objects, fleet states, failed writes, resources that Envoys rejected. Out: the commit, and each fleet's
+//! changed resources. No IO, no time, no threads: the caller provides them.
 
 use std::collections::BTreeSet;
 

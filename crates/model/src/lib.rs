@@ -22,10 +22,10 @@ mod auth;
 mod backend;
 mod datagrams;
 mod destination;
-mod dns_label;
 mod fleet;
 mod headers;
 mod listener;
+mod object_name;
 mod pod_service;
 mod port;
 mod route;
@@ -40,7 +40,6 @@ pub use backend::{
 };
 pub use datagrams::{DatagramShare, Datagrams};
 pub use destination::DestinationKey;
-pub use dns_label::dns_label;
 pub use fleet::{
     AddressRequest, AddressValue, Autoscaling, FleetAddress, FleetId, FleetLogLevel,
     FleetParameters, FleetProblem, FleetRequest, FleetState, GatewayOwner, ParseFleetIdError,
@@ -51,6 +50,7 @@ pub use listener::{
     Chain, ChainTarget, ChainTls, ClientValidation, Listener, ListenerKey, Termination, TlsMode,
     WeightedBackend,
 };
+pub use object_name::{dns_label, name_hash};
 pub use pod_service::{PodService, PodServiceChange, PodServiceId, XBACKEND_LABEL};
 pub use port::{Port, Transport};
 pub use route::{

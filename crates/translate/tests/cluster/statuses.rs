@@ -27,14 +27,18 @@ fn rig(mode: Mode) -> Rig {
     rig
 }
 
-#[test]
-fn a_nack_is_reported_until_the_resource_is_accepted() {
-    let mut rig = rig(Mode::Managed);
-    let rejected = |what, name: &str| Rejected {
+/// A resource of the fleet `web`.
+fn rejected(what: RejectedKind, name: &str) -> Rejected {
+    Rejected {
         fleet: fleet("web"),
         what,
         name: name.into(),
-    };
+    }
+}
+
+#[test]
+fn a_nack_is_reported_until_the_resource_is_accepted() {
+    let mut rig = rig(Mode::Managed);
     let of_listener = |rig: &Rig| said(&rig.gateway("web").listeners[0].conditions, "Programmed");
     for key in [
         rejected(RejectedKind::Listener, "80"),
@@ -98,6 +102,21 @@ fn presenting(gateway: Value) -> Value {
     set(gateway, "/spec/tls", client)
 }
 
+/// A condition while the fleet's Envoy rejects a resource with the message `no`.
+fn while_rejected(
+    rig: &mut Rig,
+    what: RejectedKind,
+    name: &str,
+    condition: impl Fn(&Rig) -> String,
+) -> String {
+    let key = rejected(what, name);
+    let message = Some("no".to_owned());
+    rig.change(|inputs, batch| inputs.set_rejection(batch, key.clone(), message));
+    let found = condition(rig);
+    rig.change(|inputs, batch| inputs.set_rejection(batch, key, None));
+    found
+}
+
 #[test]
 fn rejected_resources_of_a_backend_are_reported_also_with_a_policy_and_a_client_certificate() {
     let mut rig = rig(Mode::Managed);
@@ -127,17 +146,9 @@ fn rejected_resources_of_a_backend_are_reported_also_with_a_policy_and_a_client_
             ((RejectedKind::Secret, *name), what)
         });
         for ((what, name), expected) in of_cluster.into_iter().chain(of_secrets) {
-            let key = Rejected {
-                fleet: fleet("web"),
-                what,
-                name: name.into(),
-            };
-            let message = Some("no".to_owned());
-            rig.change(|inputs, batch| inputs.set_rejection(batch, key.clone(), message));
-            let found = resolved(&rig);
+            let found = while_rejected(&mut rig, what, name, resolved);
             let expected = format!("Envoy rejected {expected} (no) and keeps");
             assert!(found.contains(&expected), "{found}");
-            rig.change(|inputs, batch| inputs.set_rejection(batch, key, None));
         }
     }
 }
@@ -165,19 +176,11 @@ fn a_rejected_authorization_service_of_a_listener_is_reported() {
         (RejectedKind::Secret, "ca:ns/p"),
         (RejectedKind::Secret, "ns/c"),
     ] {
-        let key = Rejected {
-            fleet: fleet("web"),
-            what,
-            name: name.into(),
-        };
-        let message = Some("no".to_owned());
-        rig.change(|inputs, batch| inputs.set_rejection(batch, key.clone(), message));
-        let found = programmed(&rig);
+        let found = while_rejected(&mut rig, what, name, programmed);
         assert!(
             found.contains("Envoy rejected the configuration (no)"),
             "{found}"
         );
-        rig.change(|inputs, batch| inputs.set_rejection(batch, key, None));
     }
 }
 
