@@ -230,20 +230,21 @@ impl Engine {
     pub fn explain<K: Key, V: Value>(&self, table: Table<K, V>, key: &K) -> Option<Explain> {
         self.check(table.id);
         let mut at = table.id.table;
-        let (key, revision, edges) = loop {
+        let (source, revision, edges) = loop {
             let mut stages = self.stages.iter();
             let stage = stages.find(|stage| stage.output() == at)?;
             match stage.origin(key, &self.tables)? {
                 Origin::Table(table) => at = table,
                 Origin::Run {
-                    key,
+                    source,
                     revision,
                     reads,
-                } => break (key, revision, reads),
+                } => break (source, revision, reads),
             }
         };
         let mut reads = Vec::new();
-        for (subject, kinds) in self.edges.reads(edges) {
+        let own = (source.part == 0).then_some((source, GET));
+        for (subject, kinds) in own.into_iter().chain(self.edges.reads(edges)) {
             let store = &self.tables[usize::from(subject.table)];
             for (bit, kind) in [
                 (GET, ReadKind::Get),
@@ -266,7 +267,9 @@ impl Engine {
         reads.sort_unstable();
         Some(Explain {
             stage: self.names[usize::from(at)],
-            key,
+            key: self.tables[usize::from(source.table)]
+                .subjects(source.part)
+                .key_debug(source.slot),
             revision: revision.get(),
             reads: reads.into_iter().map(|(_, read)| read).collect(),
         })

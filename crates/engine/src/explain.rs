@@ -11,7 +11,8 @@ pub struct Explain {
     pub key: String,
     /// The revision of the commit in which it ran.
     pub revision: u64,
-    /// Its reads, sorted by table in declaration order, then by kind and key.
+    /// Its reads, sorted by table in declaration order, then by kind and key. If the source is a table, the row in it is
+    /// always included.
     pub reads: Vec<Read>,
 }
 
@@ -54,7 +55,7 @@ pub struct Footprint {
     pub memberships: usize,
     /// Source keys for which stages have run.
     pub nodes: usize,
-    /// Recorded reads: pairs of a node and a subject.
+    /// Recorded reads: pairs of a node and a subject other than the source's row.
     pub edges: usize,
     /// Slots allocated for all of these, including free ones. Bounded by the peak, however often rows are
     /// added and removed.

@@ -1,7 +1,7 @@
 //! The members of an index group: rows of its table, in key order.
 //!
-//! Most groups are tiny, but some contain every row. A small group is a sorted vector of four bytes per
-//! member; a large one is a tree with O(log n) insertion.
+//! Most groups have one member or none, but some contain every row. A small group is a sorted vector of four bytes per
+//! member; a large one is a tree with O(log n) insertion. Both are boxed, so that a tiny group takes 16 bytes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,15 +11,14 @@ use crate::slots::Data;
 /// Above this size, a group becomes a tree; at half of it, a vector again.
 const FEW: usize = 64;
 
+#[derive(Default)]
 pub(crate) enum Members<K> {
-    Few(Vec<u32>),
-    Many(BTreeMap<Arc<K>, u32>),
-}
-
-impl<K> Default for Members<K> {
-    fn default() -> Self {
-        Members::Few(Vec::new())
-    }
+    #[default]
+    None,
+    One(u32),
+    #[expect(clippy::box_collection, reason = "a vector's 24 bytes")]
+    Few(Box<Vec<u32>>),
+    Many(Box<BTreeMap<Arc<K>, u32>>),
 }
 
 impl<K: Send + Sync + 'static> Data for Members<K> {
@@ -31,14 +30,18 @@ impl<K: Send + Sync + 'static> Data for Members<K> {
 impl<K> Members<K> {
     pub(crate) fn len(&self) -> usize {
         match self {
+            Members::None => 0,
+            Members::One(_) => 1,
             Members::Few(rows) => rows.len(),
             Members::Many(rows) => rows.len(),
         }
     }
 
     /// Calls `each` with every member, in key order.
-    pub(crate) fn for_each(&self, each: impl FnMut(u32)) {
+    pub(crate) fn for_each(&self, mut each: impl FnMut(u32)) {
         match self {
+            Members::None => {}
+            Members::One(row) => each(*row),
             Members::Few(rows) => rows.iter().copied().for_each(each),
             Members::Many(rows) => rows.values().copied().for_each(each),
         }
@@ -57,6 +60,17 @@ impl<K: Ord> Members<K> {
         K: 'a,
     {
         match self {
+            Members::None => {
+                *self = Members::One(row);
+                true
+            }
+            Members::One(other) => {
+                if key_of(*other) == key {
+                    return false;
+                }
+                *self = Members::Few(Box::new(vec![*other]));
+                self.insert(row, key, key_of)
+            }
             Members::Few(rows) => {
                 let Err(at) = rows.binary_search_by(|other| key_of(*other).cmp(key)) else {
                     return false;
@@ -64,7 +78,7 @@ impl<K: Ord> Members<K> {
                 rows.insert(at, row);
                 if rows.len() > FEW {
                     let rows = rows.iter().map(|row| (Arc::clone(key_of(*row)), *row));
-                    *self = Members::Many(rows.collect());
+                    *self = Members::Many(Box::new(rows.collect()));
                 }
                 true
             }
@@ -78,17 +92,28 @@ impl<K: Ord> Members<K> {
         K: 'a,
     {
         match self {
+            Members::None => false,
+            Members::One(row) => {
+                let removed = key_of(*row) == key;
+                if removed {
+                    *self = Members::None;
+                }
+                removed
+            }
             Members::Few(rows) => {
                 let Ok(at) = rows.binary_search_by(|other| key_of(*other).cmp(key)) else {
                     return false;
                 };
                 rows.remove(at);
+                if let [row] = rows[..] {
+                    *self = Members::One(row);
+                }
                 true
             }
             Members::Many(rows) => {
                 let removed = rows.remove(key).is_some();
                 if rows.len() <= FEW / 2 {
-                    *self = Members::Few(rows.values().copied().collect());
+                    *self = Members::Few(Box::new(rows.values().copied().collect()));
                 }
                 removed
             }

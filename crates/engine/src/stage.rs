@@ -37,8 +37,8 @@ pub(crate) struct StageRun {
 pub(crate) enum Origin {
     /// A run of the transform.
     Run {
-        /// The source key, formatted with `Debug`.
-        key: String,
+        /// The source key.
+        source: Subject,
         revision: NonZeroU64,
         /// The head of the node's edge list.
         reads: u32,
@@ -104,6 +104,12 @@ impl<K: Key, E: Emit<K>> Stage<K, E> {
         Some(node)
     }
 
+    /// A slot of the source.
+    fn subject(&self, slot: u32) -> Subject {
+        let (table, part) = self.source;
+        Subject { table, part, slot }
+    }
+
     fn put(&mut self, slot: u32, node: Node<E::Rows>) {
         let at = slot as usize;
         capacity::extend_to(&mut self.nodes, at, || None);
@@ -155,6 +161,9 @@ impl<K: Key, E: Emit<K>> AnyStage for Stage<K, E> {
                 &key,
             );
             once_each(&mut reads);
+            // Every change to the source's row runs the node in any case.
+            let own = self.subject(slot);
+            reads.retain(|(subject, _)| part > 0 || *subject != own);
             let (old_reads, rows) = self
                 .take(slot)
                 .map_or_else(|| (NIL, E::Rows::default()), |node| (node.reads, node.rows));
@@ -184,7 +193,7 @@ impl<K: Key, E: Emit<K>> AnyStage for Stage<K, E> {
         let slot = self.emit.owner(key, source, output)?;
         let node = self.nodes.get(slot as usize)?.as_ref()?;
         Some(Origin::Run {
-            key: source.key_debug(slot),
+            source: self.subject(slot),
             revision: node.revision,
             reads: node.reads,
         })

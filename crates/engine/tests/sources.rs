@@ -246,7 +246,11 @@ fn a_stage_merges_tables_and_indexes_by_precedence() {
         .collect();
     assert_eq!(
         reads,
-        [("fixed", ReadKind::Get), ("votes", ReadKind::Count)]
+        [
+            ("fixed", ReadKind::Get),
+            ("votes", ReadKind::Count),
+            ("keys", ReadKind::Get)
+        ]
     );
     assert_eq!(engine.explain(keys, &1), None);
 }

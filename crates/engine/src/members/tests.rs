@@ -43,17 +43,18 @@ proptest! {
 }
 
 #[test]
-fn is_a_vector_when_small_and_a_tree_when_large() {
+fn is_small_unless_it_has_many_members() {
+    assert_eq!(size_of::<Members<u32>>(), 16);
     let keys = keys();
     let key_of = |row: u32| &keys[row as usize];
     let mut members = Members::default();
     for row in 0..1000 {
         members.insert(row, key_of(row), key_of);
-        assert_eq!(matches!(members, Members::Few(_)), members.len() <= FEW);
+        assert_eq!(matches!(members, Members::Many(_)), members.len() > FEW);
     }
     for row in 0..1000 {
         members.remove(key_of(row), key_of);
-        assert_eq!(matches!(members, Members::Few(_)), members.len() <= FEW / 2);
+        assert_eq!(matches!(members, Members::Many(_)), members.len() > FEW / 2);
     }
     assert!(!members.is_present());
 }
