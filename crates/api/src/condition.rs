@@ -27,7 +27,7 @@ pub struct Condition {
     pub reason: Cow<'static, str>,
     /// The reason as a sentence.
     #[serde(default)]
-    pub message: String,
+    pub message: Cow<'static, str>,
 }
 
 open_enum! {
@@ -58,7 +58,7 @@ impl Condition {
         type_: &'static str,
         status: impl Into<ConditionStatus>,
         reason: &'static str,
-        message: impl Into<String>,
+        message: impl Into<Cow<'static, str>>,
         observed_generation: i64,
     ) -> Self {
         Condition {

@@ -43,11 +43,15 @@ enum SpecSummary {
     #[default]
     Empty,
     Gateway(Vec<ListenerSummary>),
-    ListenerSet {
-        gateway: NamespacedName,
-        listeners: Vec<ListenerSummary>,
-    },
+    /// Boxed because most objects are routes.
+    ListenerSet(Box<ListenerSetSummary>),
     Route(Arc<[Arc<str>]>),
+}
+
+#[derive(Debug)]
+struct ListenerSetSummary {
+    gateway: NamespacedName,
+    listeners: Vec<ListenerSummary>,
 }
 
 #[derive(Debug)]
@@ -96,10 +100,10 @@ impl StatusStore {
         let summary = match object {
             Object::Gateway(gateway) => SpecSummary::Gateway(summaries(&gateway.spec.listeners)),
             object => match (object.as_listener_set(), object.as_route()) {
-                (Some(set), _) => SpecSummary::ListenerSet {
+                (Some(set), _) => SpecSummary::ListenerSet(Box::new(ListenerSetSummary {
                     gateway: set.spec.parent_ref.resolve(&set.meta.namespace),
                     listeners: summaries(&set.spec.listeners),
-                },
+                })),
                 (None, Some(route)) => SpecSummary::Route(route.hostnames.into()),
                 (None, None) => return,
             },

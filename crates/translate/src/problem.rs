@@ -1,5 +1,6 @@
 //! Errors in objects, as data: they become conditions, not log lines.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use sesame_api::Condition;
@@ -7,37 +8,36 @@ use sesame_api::Condition;
 /// The maximum length of a condition's message, in bytes, to keep it readable. The API server's limit is 32,768.
 const MAX_MESSAGE: usize = 2_000;
 
-/// The reason and message of a condition that reports a problem.
+/// The reason and message of a condition that reports a problem. Boxed, since most objects have none.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
-    /// One of the reasons in [`sesame_api::reason`].
-    pub reason: &'static str,
-    /// What is wrong, where, and how to fix it.
-    pub message: String,
-}
+pub struct Problem(Box<(&'static str, String)>);
 
 impl Problem {
     /// Creates a problem from its parts.
     pub fn new(reason: &'static str, message: impl Into<String>) -> Self {
-        Self {
-            reason,
-            message: message.into(),
-        }
+        Self(Box::new((reason, message.into())))
     }
 
     /// Merges problems: the first one's reason, and all messages.
     pub fn merge(problems: Vec<Problem>) -> Option<Self> {
-        let reason = problems.first()?.reason;
-        let mut messages: Vec<String> = Vec::new();
-        for problem in problems {
-            if !messages.contains(&problem.message) {
-                messages.push(problem.message);
+        let reason = problems.first()?.reason();
+        let mut messages: Vec<&str> = Vec::new();
+        for problem in &problems {
+            if !messages.contains(&problem.message()) {
+                messages.push(problem.message());
             }
         }
-        Some(Self {
-            reason,
-            message: bounded(messages.join("; ")),
-        })
+        Some(Self::new(reason, bounded(messages.join("; "))))
+    }
+
+    /// One of the reasons in [`sesame_api::reason`].
+    pub fn reason(&self) -> &'static str {
+        self.0.0
+    }
+
+    /// What is wrong, where, and how to fix it.
+    pub fn message(&self) -> &str {
+        &self.0.1
     }
 }
 
@@ -45,14 +45,15 @@ impl Problem {
     /// The condition `type_` that reports the problem. `status` is true for types where True means a problem,
     /// such as Conflicted.
     pub fn condition(&self, type_: &'static str, status: bool, generation: i64) -> Condition {
-        Condition::new(type_, status, self.reason, self.message.clone(), generation)
+        let message = self.message().to_owned();
+        Condition::new(type_, status, self.reason(), message, generation)
     }
 
     /// The condition `type_`: False with the problem, or True with this reason and message if there is none.
     pub fn or_true(
         problem: Option<&Problem>,
         type_: &'static str,
-        (reason, message): (&'static str, &str),
+        (reason, message): (&'static str, impl Into<Cow<'static, str>>),
         generation: i64,
     ) -> Condition {
         match problem {

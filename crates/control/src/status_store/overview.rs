@@ -103,7 +103,7 @@ fn worst<'a>(conditions: impl IntoIterator<Item = &'a Condition>) -> (Severity, 
     for condition in conditions {
         let severity = Severity::of(condition);
         if severity > worst.0 {
-            worst = (severity, Some(condition.message.clone()));
+            worst = (severity, Some(condition.message.to_string()));
         }
     }
     worst
@@ -133,13 +133,12 @@ fn gateways(inner: &Inner, port_offset: u16) -> Vec<GatewayView> {
         }
     }
     for (key, entry) in &inner.entries {
-        if let (SpecSummary::ListenerSet { gateway, listeners }, Some(status)) =
-            (&entry.summary, &entry.status)
+        if let (SpecSummary::ListenerSet(set), Some(status)) = (&entry.summary, &entry.status)
             && let ObjectStatus::ListenerSet(status) = status.status()
-            && let Some(gateway) = views.get_mut(gateway)
+            && let Some(gateway) = views.get_mut(&set.gateway)
         {
             let of_set = worst(&status.conditions);
-            for summary in listeners {
+            for summary in &set.listeners {
                 let address = gateway.addresses.first();
                 let mut view = listener(summary, &status.listeners, address, port_offset);
                 view.name = format!("{}/{}", key.namespaced_name(), view.name);
@@ -224,9 +223,7 @@ fn some_routes(inner: &Inner, limit: usize) -> Overview {
 fn route(severity: Severity, key: &ObjectKey, entry: &Entry, status: &RouteStatus) -> RouteView {
     let hostnames = match &entry.summary {
         SpecSummary::Route(hostnames) => hostnames.iter().map(ToString::to_string).collect(),
-        SpecSummary::Empty | SpecSummary::Gateway(_) | SpecSummary::ListenerSet { .. } => {
-            Vec::new()
-        }
+        SpecSummary::Empty | SpecSummary::Gateway(_) | SpecSummary::ListenerSet(_) => Vec::new(),
     };
     let parents = status.parents.iter().map(|parent| {
         let reference = &parent.parent_ref;

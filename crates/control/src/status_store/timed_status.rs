@@ -191,7 +191,7 @@ impl TimedStatus {
                 condition: condition.type_.clone().into_owned(),
                 status: condition.status.clone(),
                 reason: condition.reason.clone().into_owned(),
-                message: condition.message.clone(),
+                message: condition.message.to_string(),
                 severity: Severity::of(condition),
             })
             .collect()

@@ -16,8 +16,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use indexmap::IndexMap;
 use jiff::Timestamp;
-use rustc_hash::FxHashMap;
+use rustc_hash::FxBuildHasher;
 use sesame_api::{Object, ObjectKey};
 
 use super::FilesConfig;
@@ -79,8 +80,7 @@ pub(super) struct Counters {
 pub(super) struct FileSet {
     config: FilesConfig,
     files: BTreeMap<Arc<Path>, File>,
-    /// Boxed because a hash map is up to half empty.
-    objects: FxHashMap<ObjectKey, Box<Slot>>,
+    objects: IndexMap<ObjectKey, Slot, FxBuildHasher>,
     walk_errors: Vec<FileError>,
     folders: BTreeMap<PathBuf, Identity>,
     /// Number of objects across all files, including duplicates.
@@ -145,7 +145,7 @@ impl FileSet {
         Self {
             config,
             files: BTreeMap::new(),
-            objects: FxHashMap::default(),
+            objects: IndexMap::default(),
             walk_errors: Vec::new(),
             folders: BTreeMap::new(),
             count: 0,
@@ -383,6 +383,7 @@ impl FileSet {
             .filter_map(|invalid| invalid.key.clone())
             .collect();
         let stays = |key: &ObjectKey| unnamed || invalid.contains(key);
+        let mut objects: BTreeMap<ObjectKey, Definition> = BTreeMap::new();
         let mut errors = Vec::new();
         for Invalid { key, error } in parsed.invalid {
             let kept = key.is_some_and(|key| before.contains_key(&key));
@@ -400,7 +401,7 @@ impl FileSet {
                 created,
                 fingerprint,
             } = found;
-            if let Some(first) = file.objects.get(&key) {
+            if let Some(first) = objects.get(&key) {
                 errors.push(duplicate(path, &key, location, path, first.location));
                 continue;
             }
@@ -419,16 +420,18 @@ impl FileSet {
                 created,
                 object: object.or_else(|| known.and_then(|known| known.object)),
             };
-            file.objects.insert(key, definition);
+            objects.insert(key, definition);
         }
         for (key, definition) in before {
             if stays(&key) {
-                file.objects.insert(key, definition);
+                objects.insert(key, definition);
             } else {
                 self.release(path, &key);
                 touched.insert(key);
             }
         }
+        // Inserting in order leaves the nodes of a tree half empty; collecting fills them.
+        file.objects = objects.into_iter().collect();
         if file.cut {
             let message = format!(
                 "more than {} objects across all files",
@@ -477,7 +480,7 @@ impl FileSet {
             _ => match slot.files.first() {
                 Some(first) => first.clone(),
                 None => {
-                    let sent = self.objects.remove(&key)?.sent;
+                    let sent = self.objects.swap_remove(&key)?.sent;
                     return sent.map(|_| Change::Remove(key));
                 }
             },

@@ -37,7 +37,7 @@ fn gateway(name: &str) -> ObjectKey {
     ObjectKey::new(Kind::Gateway, "default", name)
 }
 
-fn status(generation: i64, message: &str) -> ObjectStatus {
+fn status(generation: i64, message: &'static str) -> ObjectStatus {
     let accepted = condition::route::ACCEPTED;
     let condition = sesame_api::Condition::new(accepted, true, "Accepted", message, generation);
     let status = json!({"parents": [

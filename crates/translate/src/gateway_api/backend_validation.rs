@@ -88,8 +88,8 @@ fn trusted(
     for (index, reference) in refs.iter().enumerate() {
         if let Some(problem) = authority_problem(reader, authorities, place.namespace, reference) {
             problems.push(Problem::new(
-                problem.reason,
-                format!("{field}.caCertificateRefs[{index}]: {}", problem.message),
+                problem.reason(),
+                format!("{field}.caCertificateRefs[{index}]: {}", problem.message()),
             ));
         }
     }

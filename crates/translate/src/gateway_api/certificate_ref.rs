@@ -73,9 +73,9 @@ pub(super) fn client_certificate(
         let message = format!(
             "spec.tls.backend.clientCertificateRef: {}; until this is fixed, requests to Services with a \
              BackendTLSPolicy fail",
-            problem.message
+            problem.message()
         );
-        Problem::new(problem.reason, bounded(message))
+        Problem::new(problem.reason(), bounded(message))
     }))
 }
 

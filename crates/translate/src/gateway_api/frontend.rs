@@ -114,10 +114,10 @@ fn client_state(
         match resolve(reader, sources, gateway, reference) {
             Ok(authority) => authorities.push(authority),
             Err(problem) => unresolved.push(Problem::new(
-                problem.reason,
+                problem.reason(),
                 format!(
                     "{field}.caCertificateRefs[{index}] of the Gateway: {}",
-                    problem.message
+                    problem.message()
                 ),
             )),
         }

@@ -220,7 +220,7 @@ fn accepted(sources: &Sources<'_>, listeners: &[Verdict], generation: i64) -> Co
     };
     let state = sources.state;
     if let Some(problem) = state.refused.as_ref().or(state.frozen.as_ref()) {
-        return make(false, problem.reason, problem.message.clone());
+        return make(false, problem.reason(), problem.message().to_owned());
     }
     if let Some(message) = unsupported_address(sources) {
         return make(false, reason::gateway::UNSUPPORTED_ADDRESS, message);
@@ -299,7 +299,7 @@ fn unprogrammed(
         Some(FleetProblem::UnsupportedAddress(_)) | None => {}
     }
     if let Some(problem) = listener_status::pending(&sources.listeners) {
-        return no(reason::gateway::PENDING, &problem.message);
+        return no(reason::gateway::PENDING, problem.message());
     }
     let addressed = sources
         .listeners

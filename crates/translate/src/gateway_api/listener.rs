@@ -279,8 +279,11 @@ impl<'a, 'r> Resolver<'a, 'r> {
                 Ok(key) if valid.contains(&key) => {}
                 Ok(key) => valid.push(key),
                 Err(problem) => unresolved.push(Problem::new(
-                    problem.reason,
-                    format!("{field}.tls.certificateRefs[{index}]: {}", problem.message),
+                    problem.reason(),
+                    format!(
+                        "{field}.tls.certificateRefs[{index}]: {}",
+                        problem.message()
+                    ),
                 )),
             }
         }

@@ -71,12 +71,12 @@ pub(super) fn read(
             ));
         }
     }
-    let unresolved = resolver.problems.into_iter().map(|problem| Problem {
-        reason: match problem.reason {
+    let unresolved = resolver.problems.iter().map(|problem| {
+        let reason = match problem.reason() {
             reason::route::REF_NOT_PERMITTED => reason::listener::REF_NOT_PERMITTED,
             _ => reason::listener::INVALID_LISTENER_FILTER_REF,
-        },
-        ..problem
+        };
+        Problem::new(reason, problem.message())
     });
     let checks = match checks.len() == filters.len() && invalid.is_empty() {
         true => RequestChecks::By(checks),

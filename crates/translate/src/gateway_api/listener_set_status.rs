@@ -91,7 +91,7 @@ fn accepted(
             // Listeners without a port have no status of their own.
             let mut without_port = state.listeners.iter().filter(|l| l.port == 0);
             if let Some(problem) = without_port.next().and_then(|l| l.refused.as_ref()) {
-                message = format!("{}; {message}", problem.message);
+                message = format!("{}; {message}", problem.message());
             }
             (
                 others_valid,
@@ -111,9 +111,9 @@ fn unprogrammed(
 ) -> Option<Problem> {
     let not_accepted = "the ListenerSet is not accepted; see its Accepted condition";
     if let Some(problem) = &state.refused
-        && problem.reason == reason::listener_set::NOT_ALLOWED
+        && problem.reason() == reason::listener_set::NOT_ALLOWED
     {
-        return Some(Problem::new(problem.reason, not_accepted));
+        return Some(Problem::new(problem.reason(), not_accepted));
     }
     if !parent.programmed {
         return Some(Problem::new(

@@ -31,7 +31,7 @@ pub(crate) fn status(
             Problem::or_true(
                 verdict.refused.as_ref(),
                 condition::policy::ACCEPTED,
-                (reason::policy::ACCEPTED, accepted),
+                (reason::policy::ACCEPTED, accepted.to_owned()),
                 generation,
             ),
             Problem::or_true(

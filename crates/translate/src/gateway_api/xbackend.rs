@@ -268,8 +268,8 @@ fn client_certificate(
     let invalid = reason::gateway::INVALID_CLIENT_CERTIFICATE_REF;
     certificate_ref::resolve(reader, grants, certificates, referrer, reference, invalid).map_err(
         |problem| {
-            let message = format!("{FIELD}: {}, so {CONSEQUENCE}", problem.message);
-            Problem::new(problem.reason, message)
+            let message = format!("{FIELD}: {}, so {CONSEQUENCE}", problem.message());
+            Problem::new(problem.reason(), message)
         },
     )
 }

@@ -110,8 +110,8 @@ impl<'a, 'r> Resolver<'a, 'r> {
     ) -> Targets {
         self.resolve(reference, policy).unwrap_or_else(|problem| {
             self.problems.push(Problem::new(
-                problem.reason,
-                format!("{field}: {}", problem.message),
+                problem.reason(),
+                format!("{field}: {}", problem.message()),
             ));
             Targets::REFUSED
         })

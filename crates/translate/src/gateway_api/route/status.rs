@@ -1,5 +1,6 @@
 //! The status of a route: an entry for each of its parents.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
@@ -63,8 +64,8 @@ pub(crate) fn status(
         .map(|(index, parent)| {
             let note = findings.notes.get(index).and_then(Option::as_ref);
             let attached = match note {
-                Some(note) => &format!("the route is attached, but {note}"),
-                None => "the route is attached",
+                Some(note) => Cow::Owned(format!("the route is attached, but {note}")),
+                None => Cow::Borrowed("the route is attached"),
             };
             let mut conditions = vec![
                 Problem::or_true(
