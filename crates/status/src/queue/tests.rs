@@ -37,9 +37,10 @@ fn gateway(name: &str) -> ObjectKey {
     ObjectKey::new(Kind::Gateway, "default", name)
 }
 
-fn status(generation: i64, message: &'static str) -> ObjectStatus {
+fn status(generation: i64, message: &str) -> ObjectStatus {
     let accepted = condition::route::ACCEPTED;
-    let condition = sesame_api::Condition::new(accepted, true, "Accepted", message, generation);
+    let condition =
+        sesame_api::Condition::new(accepted, true, "Accepted", message.to_owned(), generation);
     let status = json!({"parents": [
         {"parentRef": {"name": "g"}, "controllerName": OURS, "conditions": [condition]}
     ]});

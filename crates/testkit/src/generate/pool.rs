@@ -18,7 +18,7 @@ pub(super) const SERVICES: &[&str] = &["s1", "s2", "s3"];
 /// Names of XBackends.
 pub const XBACKENDS: &[&str] = &["s1", "x1", "x2"];
 /// The Services of XBackends with these names.
-pub const POD_SERVICES: &[&str] = &["s1-960zj5hyf0", "x1-lr4hznc7y0", "x2-7l02wbywcg"];
+pub const POD_SERVICES: &[&str] = &["s1-r8mtfs988p", "x1-gy4wgj31c8", "x2-fpqkypgnw9"];
 pub(super) const SECRETS: &[&str] = &["c1", "c2", "c3"];
 pub(super) const SERVICE_PORTS: &[u32] = &[80, 80, 80, 443, 8080];
 pub(super) const PORT_NAMES: &[&str] = &["web", "other", "x-1"];
