@@ -12,11 +12,11 @@ use crate::slots::Data;
 const FEW: usize = 64;
 
 #[derive(Default)]
+#[expect(clippy::box_collection, reason = "collections take 24 bytes inline")]
 pub(crate) enum Members<K> {
     #[default]
     None,
     One(u32),
-    #[expect(clippy::box_collection, reason = "a vector's 24 bytes")]
     Few(Box<Vec<u32>>),
     Many(Box<BTreeMap<Arc<K>, u32>>),
 }
