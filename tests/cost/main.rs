@@ -455,7 +455,6 @@ fn listener_sets(world: &mut World) {
         ("port claim", 1),
         ("listener", 1),
         ("route table", 1),
-        ("envoy.route_tables", 1),
         ("gateway status", 1),
     ];
     let own: &[(&str, usize)] = &[

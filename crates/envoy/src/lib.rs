@@ -43,7 +43,7 @@ pub use render::{RenderError, render, to_json};
 pub use route::{route_table, virtual_host};
 pub use secret::{secret, trust_bundle};
 pub use shard::ShardLookup;
-pub use stages::{Encoded, EncodedTable, Inputs, Options, Sharding, stages};
+pub use stages::{Encoded, Inputs, Options, Sharding, stages};
 
 #[cfg(test)]
 mod testing;

@@ -139,9 +139,9 @@ fn filter_chain(chain: &Chain, filters: Vec<pb::Filter>) -> pb::FilterChain {
         ..Default::default()
     };
     if let Some(chain) = &chain.tls {
-        out.name = chain.server_name.clone().unwrap_or_else(|| "*".to_owned());
+        out.name = chain.server_name.as_deref().unwrap_or("*").to_owned();
         out.filter_chain_match = chain.server_name.as_ref().map(|name| pb::FilterChainMatch {
-            server_names: vec![name.clone()],
+            server_names: vec![name.to_string()],
             ..Default::default()
         });
         match &chain.mode {

@@ -20,9 +20,7 @@ use envoy_types::pb::envoy::extensions::transport_sockets::tls::v3 as tls;
 use envoy_types::pb::google::protobuf::StringValue;
 use envoy_types::pb::xds;
 use envoy_types::util::pack_any;
-use sesame_model::{
-    CertificateKey, Chain, ChainTarget, Listener, RouteTableKey, Termination, TlsMode,
-};
+use sesame_model::{CertificateKey, Chain, ChainTarget, Listener, RouteTableKey, TlsMode};
 use tls::downstream_tls_context::SessionTicketKeysType;
 use xds::r#type::matcher::v3 as pb;
 use xds::r#type::matcher::v3::matcher::matcher_list::FieldMatcher;
@@ -86,14 +84,10 @@ fn shareable<'a>(
     };
     let tls = chain.tls.as_ref()?;
     let name = tls.server_name.as_deref()?;
-    let TlsMode::Terminate(Termination {
-        certificates,
-        clients: None,
-    }) = &tls.mode
-    else {
+    let TlsMode::Terminate(termination) = &tls.mode else {
         return None;
     };
-    let [certificate] = certificates.as_slice() else {
+    let ([certificate], None) = (&termination.certificates[..], &termination.clients) else {
         return None;
     };
     let mut parents = name.match_indices('.').map(|(dot, _)| &name[dot + 1..]);

@@ -3,8 +3,6 @@
 //! In: model tables. Out: tables of encoded resources, where each row is encoded once for all Envoys. It must not
 //! depend on fleets or the xDS protocol; [`Assembler`](crate::Assembler) selects the resources of each fleet.
 
-use std::sync::Arc;
-
 use prost::bytes::Bytes;
 use sesame_engine::{Builder, Table};
 use sesame_model::{
@@ -13,8 +11,6 @@ use sesame_model::{
     VirtualHost, VirtualHostKey,
 };
 
-use crate::route::{reserved, table_head};
-use crate::shard::is_everywhere;
 use crate::{cluster, datagram_endpoints, destination, secret, trust_bundle, virtual_host, wire};
 
 /// The tables of the model.
@@ -73,8 +69,6 @@ pub enum Sharding {
 /// Tables of encoded resources: bytes of a `google.protobuf.Any` unless noted otherwise.
 #[derive(Clone, Copy, Debug)]
 pub struct Encoded {
-    /// RDS resources without names and hosts.
-    pub route_tables: Table<RouteTableKey, EncodedTable>,
     /// Hosts, as the bytes of a `VirtualHost`.
     pub virtual_hosts: Table<VirtualHostKey, Bytes>,
     /// CDS resources.
@@ -91,31 +85,10 @@ pub struct Encoded {
     pub trust_bundles: Table<TrustBundleKey, Bytes>,
 }
 
-/// A route table without its name and without the hosts that have rows.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct EncodedTable {
-    /// The bytes of a `RouteConfiguration` between name and hosts.
-    pub(crate) head: Bytes,
-    /// Reserved domains, sorted, with the `VirtualHost` bytes to use for a domain without a row.
-    pub(crate) reserved: Vec<(Arc<str>, Bytes)>,
-    /// The number of domains in `reserved` that would be in every shard.
-    pub(crate) everywhere: usize,
-}
-
-impl EncodedTable {
-    pub(crate) fn reserves(&self, domain: &str) -> bool {
-        let at = self
-            .reserved
-            .binary_search_by(|(other, _)| (**other).cmp(domain));
-        at.is_ok()
-    }
-}
-
 /// Declares the stages. A changed row costs only its own encoding.
 pub fn stages(b: &mut Builder, inputs: Inputs, options: Options) -> Encoded {
     let Inputs {
         listeners,
-        route_tables,
         virtual_hosts,
         clusters,
         endpoints,
@@ -126,10 +99,6 @@ pub fn stages(b: &mut Builder, inputs: Inputs, options: Options) -> Encoded {
         ..
     } = inputs;
     Encoded {
-        route_tables: b.derive("envoy.route_tables", route_tables, move |reader, key| {
-            let row = reader.get(route_tables, key)?;
-            Some(encoded_table(&row))
-        }),
         virtual_hosts: b.derive("envoy.virtual_hosts", virtual_hosts, move |reader, key| {
             let row = reader.get(virtual_hosts, key)?;
             let host = virtual_host(key, &row, &mut |port| {
@@ -168,25 +137,5 @@ pub fn stages(b: &mut Builder, inputs: Inputs, options: Options) -> Encoded {
             let row = reader.get(trust_bundles, key)?;
             Some(wire::resource(&trust_bundle(key, &row)))
         }),
-    }
-}
-
-fn encoded_table(table: &RouteTable) -> EncodedTable {
-    let mut reserved: Vec<(Arc<str>, Bytes)> = table
-        .reserved
-        .iter()
-        .map(|domain| {
-            (
-                domain.as_str().into(),
-                wire::virtual_host(self::reserved(table, domain)).into(),
-            )
-        })
-        .collect();
-    reserved.sort();
-    let wide = reserved.iter().filter(|(domain, _)| is_everywhere(domain));
-    EncodedTable {
-        head: wire::table(table_head(table)).into(),
-        everywhere: wide.count(),
-        reserved,
     }
 }

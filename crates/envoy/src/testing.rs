@@ -39,10 +39,10 @@ pub(crate) fn some_listener(key: &ListenerKey, certificate: Option<CertificateKe
         chains: vec![Chain {
             tls: certificate.map(|certificate| ChainTls {
                 server_name: None,
-                mode: TlsMode::Terminate(Termination {
+                mode: TlsMode::Terminate(Arc::new(Termination {
                     certificates: vec![certificate],
                     clients: None,
-                }),
+                })),
             }),
             target: ChainTarget::Http(routes),
         }],

@@ -51,7 +51,7 @@ impl Chain {
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChainTls {
     /// `example.com`, `*.example.com` (any number of labels), or `None` for any server name or none at all.
-    pub server_name: Option<String>,
+    pub server_name: Option<Arc<str>>,
     /// Whether TLS is terminated.
     pub mode: TlsMode,
 }
@@ -60,13 +60,13 @@ pub struct ChainTls {
 #[derive(Clone, Debug, PartialEq)]
 pub enum TlsMode {
     /// The gateway terminates TLS.
-    Terminate(Termination),
+    Terminate(Arc<Termination>),
     /// The backend terminates TLS.
     Passthrough,
 }
 
 /// How TLS is terminated.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Termination {
     /// The certificates to present, in order of preference. Never empty in a [`Listener`].
     pub certificates: Vec<CertificateKey>,
@@ -75,7 +75,7 @@ pub struct Termination {
 }
 
 /// How clients' certificates are verified.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientValidation {
     /// The CAs, one of which must have issued a client's certificate.
     pub authorities: TrustBundleKey,

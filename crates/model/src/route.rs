@@ -32,7 +32,7 @@ impl fmt::Display for RouteTableKey {
 pub struct RouteTable {
     /// Hosts of the listeners. If such a host has no virtual host, it gets 404 even if a wider virtual host matches:
     /// only the routes of the most specific listener apply. Sorted; `*` only on a TLS port.
-    pub reserved: Vec<String>,
+    pub reserved: Vec<Arc<str>>,
     /// True on a TLS port, where a connection belongs to one listener: requests for hosts of others are misdirected
     /// and get 421.
     pub secure: bool,

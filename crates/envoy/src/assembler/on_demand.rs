@@ -153,11 +153,11 @@ mod tests {
     fn chain(server_name: Option<&str>, certificates: &[&str]) -> Chain {
         Chain {
             tls: Some(ChainTls {
-                server_name: server_name.map(str::to_owned),
-                mode: TlsMode::Terminate(Termination {
+                server_name: server_name.map(Into::into),
+                mode: TlsMode::Terminate(Arc::new(Termination {
                     certificates: certificates.iter().map(|name| certificate(name)).collect(),
                     clients: None,
-                }),
+                })),
             }),
             target: ChainTarget::Http(RouteTableKey {
                 fleet: fleet(),

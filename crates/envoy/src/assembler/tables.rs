@@ -1,6 +1,6 @@
 //! Route tables, whole or sharded, and the listeners that use them.
 //!
-//! In: listeners, encoded tables and hosts. Out: changed listeners, scopes and route tables. It must not depend on
+//! In: listeners, tables and encoded hosts. Out: changed listeners, scopes and route tables. It must not depend on
 //! other resources.
 //!
 //! A small table is one resource. A table with many hosts is split into [`SHARDS`] resources, so a changed host costs
@@ -13,13 +13,13 @@ use std::sync::Arc;
 use prost::Message;
 use prost::bytes::Bytes;
 use sesame_engine::{Change, Commit};
-use sesame_model::{ChainTarget, FleetId, Listener, ListenerKey, Port, RouteTableKey};
+use sesame_model::{ChainTarget, FleetId, Listener, ListenerKey, Port, RouteTable, RouteTableKey};
 
 use super::on_demand::OnDemand;
 use super::{ResourceChange, bytes};
-use crate::route::{scope, shard_tail, table_tail};
+use crate::route::{reserved, scope, shard_tail, table_head, table_tail};
 use crate::shard::{SHARDS, ShardLookup, is_everywhere, shard};
-use crate::{Encoded, EncodedTable, Inputs, Sharding, listener, names, wire};
+use crate::{Encoded, Inputs, Sharding, listener, names, wire};
 
 /// With this many hosts, a table becomes sharded.
 const MANY: usize = 400;
@@ -50,11 +50,15 @@ pub(super) struct Tables {
 #[derive(Debug, Default)]
 struct Table {
     /// `None`: there are hosts, but no table (yet).
-    table: Option<Arc<EncodedTable>>,
-    /// Hosts by shard (see [`shard_of`]) and domain.
+    table: Option<Arc<RouteTable>>,
+    /// The table's reserved domains by shard (see [`shard_of`]).
+    reserved: BTreeSet<(u32, Arc<str>)>,
+    /// Hosts by shard and domain.
     hosts: BTreeMap<(u32, Arc<str>), Bytes>,
+    /// Number of reserved domains in [`EVERYWHERE`].
+    reserved_everywhere: usize,
     /// Number of hosts in [`EVERYWHERE`].
-    everywhere: usize,
+    hosts_everywhere: usize,
     /// The form that the listener uses.
     form: Form,
     /// Whether Envoys also get the other form.
@@ -116,7 +120,7 @@ impl Tables {
                 }
             }
         }
-        for (key, (touched, before)) in self.take(encoded, commit) {
+        for (key, (touched, before)) in self.take(inputs, encoded, commit) {
             let Some(mut table) = self.tables.remove(&key) else {
                 continue;
             };
@@ -182,16 +186,16 @@ impl Tables {
     /// Stores the commit's tables and hosts. Returns the touched tables and whether each existed before.
     fn take(
         &mut self,
+        inputs: &Inputs,
         encoded: &Encoded,
         commit: &Commit,
     ) -> BTreeMap<RouteTableKey, (Touched, bool)> {
         let mut out = BTreeMap::new();
-        for (key, change) in commit.changes(encoded.route_tables) {
+        for (key, change) in commit.changes(inputs.route_tables) {
             let table = self.tables.entry(key.clone()).or_default();
-            let before = std::mem::replace(&mut table.table, change.value().cloned());
-            let shard_of = |domain: &str| shard_of(self.sharding, domain);
-            let touched = table.differences(before.as_deref(), shard_of);
-            out.insert(key.clone(), (touched, before.is_some()));
+            let before = table.table.is_some();
+            let touched = table.replace(change.value().cloned(), self.sharding);
+            out.insert(key.clone(), (touched, before));
         }
         for (key, change) in commit.changes(encoded.virtual_hosts) {
             let table = self.tables.entry(key.table.clone()).or_default();
@@ -202,8 +206,8 @@ impl Tables {
                 None => (table.hosts.remove(&host).is_some(), false),
             };
             if shard == EVERYWHERE {
-                table.everywhere += usize::from(after);
-                table.everywhere -= usize::from(before);
+                table.hosts_everywhere += usize::from(after);
+                table.hosts_everywhere -= usize::from(before);
             }
             let there = table.table.is_some();
             let touched = out
@@ -281,7 +285,7 @@ impl Tables {
         out: &mut Vec<ResourceChange>,
     ) {
         let mut push = |name: String, shard| {
-            let body = table.join(&name, shard, |domain| shard_of(self.sharding, domain), self);
+            let body = table.join(&name, shard, self);
             out.push(resource(&key.fleet, names::ROUTES, name, body));
         };
         match (form, touched) {
@@ -333,13 +337,12 @@ impl Table {
     /// The form that suits the number of hosts, given the current form. Hysteresis keeps a single flapping host from
     /// replacing the listener each time.
     fn suited(&self, so_far: Form, sharding: Sharding) -> Form {
-        let own = self.hosts.len() - self.everywhere;
+        let own = self.hosts.len() - self.hosts_everywhere;
         let (many, ratio) = match so_far {
             Form::Whole => (MANY, OWN_TO_EVERYWHERE),
             Form::Shards => (FEW, OWN_TO_EVERYWHERE / 2),
         };
-        let of_table = self.table.as_ref().map_or(0, |table| table.everywhere);
-        let everywhere = self.everywhere + of_table;
+        let everywhere = self.hosts_everywhere + self.reserved_everywhere;
         let large = own >= many && own >= everywhere.saturating_mul(ratio);
         match sharding {
             Sharding::Never => Form::Whole,
@@ -349,70 +352,73 @@ impl Table {
         }
     }
 
-    /// The parts of the table, except hosts, that differ from `before`.
-    fn differences(
-        &self,
-        before: Option<&EncodedTable>,
-        shard_of: impl Fn(&str) -> u32,
-    ) -> Touched {
-        let (Some(before), Some(after)) = (before, &self.table) else {
-            return Touched::All;
+    /// Replaces the table, except its hosts. Returns the parts that differ.
+    fn replace(&mut self, after: Option<Arc<RouteTable>>, sharding: Sharding) -> Touched {
+        let before = std::mem::replace(&mut self.table, after.clone());
+        let reserved = |table: &Option<Arc<RouteTable>>| {
+            table
+                .as_ref()
+                .map_or_else(Vec::new, |table| table.reserved.clone())
         };
         let mut touched = Touched::none();
-        if before.head != after.head {
-            touched = Touched::All;
-        }
-        for (one, other) in [(before, &**after), (&**after, before)] {
-            for (domain, _) in &one.reserved {
-                if other.reserves(domain) {
-                    continue;
-                }
-                let shard = shard_of(domain);
-                // A change to a reserved domain is visible only if the domain has no host.
-                if !self.hosts.contains_key(&(shard, domain.clone())) {
-                    touched.add(shard);
-                }
+        for (domain, added) in differences(reserved(&before), reserved(&after)) {
+            let shard = shard_of(sharding, &domain);
+            let key = (shard, domain);
+            // A change to a reserved domain is visible only if the domain has no host.
+            if !self.hosts.contains_key(&key) {
+                touched.add(shard);
+            }
+            let everywhere = usize::from(shard == EVERYWHERE);
+            if added {
+                self.reserved.insert(key);
+                self.reserved_everywhere += everywhere;
+            } else {
+                self.reserved.remove(&key);
+                self.reserved_everywhere -= everywhere;
             }
         }
-        touched
+        match (before, after) {
+            (Some(before), Some(after)) if before.secure == after.secure => touched,
+            _ => Touched::All,
+        }
     }
 
     /// The bytes of the table or of one shard: its hosts, and reserved domains without a host, sorted by domain.
-    fn join(
-        &self,
-        name: &str,
-        shard: Option<u32>,
-        shard_of: impl Fn(&str) -> u32,
-        tables: &Tables,
-    ) -> Option<Bytes> {
+    fn join(&self, name: &str, shard: Option<u32>, tables: &Tables) -> Option<Bytes> {
         let table = self.table.as_ref()?;
         let none: Arc<str> = "".into();
-        let of = |shard: u32| {
-            let range = (shard, none.clone())..(shard + 1, none.clone());
-            self.hosts.range(range)
+        let all = 0..EVERYWHERE + 1;
+        let shards = match shard {
+            None => vec![all],
+            Some(shard) => vec![shard..shard + 1, EVERYWHERE..EVERYWHERE + 1],
         };
-        let (own, everywhere) = match shard {
-            None => (self.hosts.range(..), None),
-            Some(shard) => (of(shard), Some(of(EVERYWHERE))),
-        };
-        let hosts = own.chain(everywhere.into_iter().flatten());
-        let mut hosts: Vec<(&str, &Bytes)> =
-            hosts.map(|((_, domain), host)| (&**domain, host)).collect();
-        for (domain, host) in &table.reserved {
-            let own = shard_of(domain);
-            let wanted = shard.is_none_or(|shard| own == shard || own == EVERYWHERE);
-            if wanted && !self.hosts.contains_key(&(own, domain.clone())) {
-                hosts.push((domain, host));
-            }
-        }
-        // The input consists of one or two sorted runs, which sort quickly.
+        let ranges = shards
+            .iter()
+            .map(|shards| (shards.start, none.clone())..(shards.end, none.clone()));
+        let without_host = ranges.clone().flat_map(|range| self.reserved.range(range));
+        let without_host = without_host.filter(|key| !self.hosts.contains_key(*key));
+        let without_host: Vec<(&str, Bytes)> = without_host
+            .map(|(_, domain)| {
+                (
+                    &**domain,
+                    wire::virtual_host(reserved(table, domain)).into(),
+                )
+            })
+            .collect();
+        let hosts = ranges.flat_map(|range| self.hosts.range(range));
+        let hosts = hosts.map(|((_, domain), host)| (&**domain, host));
+        let mut hosts: Vec<(&str, &Bytes)> = hosts
+            .chain(without_host.iter().map(|(domain, host)| (*domain, host)))
+            .collect();
+        // The input consists of a few sorted runs, which sort quickly.
         hosts.sort_by_key(|(domain, _)| *domain);
         let hosts = hosts.iter().map(|(_, host)| *host);
         let tail = match shard {
             None => &tables.tail,
             Some(_) => &tables.shard_tail,
         };
-        Some(wire::join_table(name, &table.head, hosts, tail))
+        let head = wire::table(table_head(table));
+        Some(wire::join_table(name, &head, hosts, tail))
     }
 
     fn is_empty(&self) -> bool {
@@ -462,6 +468,22 @@ fn tables(listener: &Listener) -> impl Iterator<Item = &RouteTableKey> {
             | ChainTarget::DestinationByServerName
             | ChainTarget::Weighted(_) => None,
         })
+}
+
+/// The items in only one of two sorted lists, and whether that is the second.
+fn differences<T: Ord>(before: Vec<T>, after: Vec<T>) -> Vec<(T, bool)> {
+    let mut out = Vec::new();
+    let mut before = before.into_iter().peekable();
+    for new in after {
+        while let Some(gone) = before.next_if(|old| *old < new) {
+            out.push((gone, false));
+        }
+        if before.next_if_eq(&new).is_none() {
+            out.push((new, true));
+        }
+    }
+    out.extend(before.map(|gone| (gone, false)));
+    out
 }
 
 /// The shard of a domain, or [`EVERYWHERE`]; 0 if no table is sharded.

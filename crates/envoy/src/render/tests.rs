@@ -1,5 +1,7 @@
 //! Every resource type as JSON.
 
+use std::sync::Arc;
+
 use serde_json::json;
 use sesame_model::*;
 
@@ -51,13 +53,13 @@ fn packed_filters_of_listeners_are_expanded() {
             Chain {
                 tls: Some(ChainTls {
                     server_name: None,
-                    mode: TlsMode::Terminate(Termination {
+                    mode: TlsMode::Terminate(Arc::new(Termination {
                         certificates: vec![CertificateKey {
                             namespace: "ns".into(),
                             name: "cert".into(),
                         }],
                         clients: None,
-                    }),
+                    })),
                 }),
                 target: ChainTarget::Http(RouteTableKey {
                     fleet: fleet(),
@@ -66,8 +68,8 @@ fn packed_filters_of_listeners_are_expanded() {
             },
             Chain {
                 tls: Some(ChainTls {
-                    server_name: Some("*.example.com".to_owned()),
-                    mode: TlsMode::Terminate(Termination::default()),
+                    server_name: Some("*.example.com".into()),
+                    mode: TlsMode::Terminate(Arc::default()),
                 }),
                 target: ChainTarget::Http(table_key()),
             },
@@ -263,7 +265,7 @@ fn a_chain_can_pass_tls_connections_through_to_a_backend() {
         bind: vec!["127.0.0.1:443".parse().unwrap()],
         chains: vec![Chain {
             tls: Some(ChainTls {
-                server_name: Some("db.example.com".to_owned()),
+                server_name: Some("db.example.com".into()),
                 mode: TlsMode::Passthrough,
             }),
             target: ChainTarget::Weighted(vec![

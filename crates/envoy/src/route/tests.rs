@@ -472,7 +472,7 @@ fn a_route_with_cors_and_a_method_also_matches_preflights() {
 #[test]
 fn reserved_hosts_are_in_the_table() {
     let table = RouteTable {
-        reserved: vec!["a.com".to_owned(), "b.com".to_owned()],
+        reserved: vec!["a.com".into(), "b.com".into()],
         secure: false,
     };
     let own = host_with("b.com", vec![route(prefix("/"), Action::Respond(200))]);
@@ -509,7 +509,7 @@ fn requests_on_connections_of_other_listeners_are_misdirected() {
         "direct_response": {"status": 421},
     });
     let table = RouteTable {
-        reserved: vec!["*.com".to_owned()],
+        reserved: vec!["*.com".into()],
         secure: true,
     };
     let out = to_json(&route_table(&table_key(), &table, [])).unwrap();

@@ -62,7 +62,7 @@ pub fn route_table(
     let mut sorted: BTreeMap<String, pb::VirtualHost> = table
         .reserved
         .iter()
-        .map(|domain| (domain.clone(), reserved(table, domain)))
+        .map(|domain| (domain.to_string(), reserved(table, domain)))
         .collect();
     sorted.extend(hosts.into_iter().map(|host| (host.name.clone(), host)));
     pb::RouteConfiguration {

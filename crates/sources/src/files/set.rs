@@ -234,14 +234,17 @@ impl FileSet {
     }
 
     fn remove_missing(&mut self, walk: &Walk, now: RefreshTime, touched: &mut BTreeSet<ObjectKey>) {
-        // A renamed file that is empty is being saved.
-        let found = walk.files.values().filter(|stamp| stamp.size > 0);
-        let found: HashSet<Identity> = found.map(|stamp| stamp.identity).collect();
         let unseen = |path: &Path| walk.unseen.iter().any(|above| path.starts_with(above));
         let missing = |path: &&Arc<Path>| {
             !walk.files.contains_key(*path) && !unseen(path) && ***path != *Path::new(STDIN_NAME)
         };
         let missing: Vec<_> = self.files.keys().filter(missing).cloned().collect();
+        if missing.is_empty() {
+            return;
+        }
+        // A renamed file that is empty is being saved.
+        let found = walk.files.values().filter(|stamp| stamp.size > 0);
+        let found: HashSet<Identity> = found.map(|stamp| stamp.identity).collect();
         for path in missing {
             let Some(file) = self.files.get_mut(&path) else {
                 continue;

@@ -78,17 +78,18 @@ struct Walker<'a> {
 
 impl Walker<'_> {
     fn root(&mut self, path: &Path) {
+        let is_link = fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_symlink());
         match fs::metadata(path) {
             Ok(metadata) if metadata.is_dir() => {
-                // The link may be replaced.
-                if fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_symlink()) {
+                if is_link {
+                    // It may be replaced.
                     self.watch_around(path);
                 }
                 self.folder(path, &metadata, 0);
             }
             Ok(metadata) => {
                 self.watch_around(path);
-                self.file(path, &metadata);
+                self.file(path, &metadata, is_link);
             }
             Err(error) => {
                 self.watch_around(path);
@@ -146,7 +147,7 @@ impl Walker<'_> {
         }
     }
 
-    fn file(&mut self, path: &Path, metadata: &Metadata) {
+    fn file(&mut self, path: &Path, metadata: &Metadata, is_link: bool) {
         if !metadata.is_file() {
             return self.error(path, "not a regular file");
         }
@@ -167,9 +168,7 @@ impl Walker<'_> {
         }
         self.walk.files.insert(path.into(), Stamp::of(metadata));
         // A write to a link's target is an event in the target's folder.
-        if fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_symlink())
-            && let Ok(target) = fs::canonicalize(path)
-        {
+        if is_link && let Ok(target) = fs::canonicalize(path) {
             self.watch_around(&target);
         }
     }
@@ -227,7 +226,7 @@ impl Walker<'_> {
         let eligible = path.file_name().is_some_and(is_eligible);
         match fs::metadata(path) {
             Ok(metadata) if metadata.is_dir() => self.folder(path, &metadata, depth + 1),
-            Ok(metadata) if eligible => self.file(path, &metadata),
+            Ok(metadata) if eligible => self.file(path, &metadata, kind == EntryKind::Link),
             Ok(_) => {}
             // Deleted after the folder was listed.
             Err(error) if kind != EntryKind::Link && error.kind() == io::ErrorKind::NotFound => {}

@@ -133,9 +133,11 @@ pub(crate) fn terminations(listeners: &[ListenerState]) -> Terminations {
     let tls = listeners
         .iter()
         .filter(|listener| listener.protocol.is_tls());
-    let termination = |listener: &ListenerState| Termination {
-        certificates: listener.certificates.clone(),
-        clients: listener.clients.clone(),
+    let termination = |listener: &ListenerState| {
+        Arc::new(Termination {
+            certificates: listener.certificates.clone(),
+            clients: listener.clients.clone(),
+        })
     };
     tls.map(|listener| (Arc::clone(&listener.name), termination(listener)))
         .collect()

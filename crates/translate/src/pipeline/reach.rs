@@ -71,7 +71,7 @@ pub(super) fn trust_bundles_of(
 fn terminations(listener: &Listener) -> impl Iterator<Item = &Termination> {
     let chains = listener.chains.iter();
     chains.filter_map(|chain| match &chain.tls.as_ref()?.mode {
-        TlsMode::Terminate(termination) => Some(termination),
+        TlsMode::Terminate(termination) => Some(&**termination),
         TlsMode::Passthrough => None,
     })
 }

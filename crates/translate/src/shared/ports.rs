@@ -17,7 +17,7 @@ use crate::shared::hostname;
 use crate::shared::listeners::{AttachPoints, ListenerId, ListenerPoint, isolated};
 
 /// How an object's TLS listeners terminate TLS, by listener name.
-pub(crate) type Terminations = BTreeMap<Arc<str>, Termination>;
+pub(crate) type Terminations = BTreeMap<Arc<str>, Arc<Termination>>;
 
 /// The tables needed to build ports.
 #[derive(Clone, Copy)]
@@ -117,7 +117,7 @@ fn forwarding(
     sources: Sources,
     point: &ListenerPoint,
     on_port: &[&ListenerPoint],
-    termination: &Termination,
+    termination: &Arc<Termination>,
 ) -> Vec<Chain> {
     let id = &point.listener.id;
     let isolated = |domain: &str| isolated(point, on_port.iter().copied(), domain);
@@ -133,9 +133,9 @@ fn forwarding(
     }
     let mode = match point.passthrough {
         true => TlsMode::Passthrough,
-        false => TlsMode::Terminate(termination.clone()),
+        false => TlsMode::Terminate(Arc::clone(termination)),
     };
-    let chain = |domain: &str, target| Chain {
+    let chain = |domain: &Arc<str>, target| Chain {
         tls: tls(point, domain, mode.clone()),
         target,
     };
@@ -168,9 +168,9 @@ fn forwarding(
 }
 
 /// `None` if the listener's protocol has no TLS.
-fn tls(point: &ListenerPoint, domain: &str, mode: TlsMode) -> Option<ChainTls> {
+fn tls(point: &ListenerPoint, domain: &Arc<str>, mode: TlsMode) -> Option<ChainTls> {
     point.protocol.is_tls().then(|| ChainTls {
-        server_name: (domain != hostname::ANY).then(|| domain.to_owned()),
+        server_name: (**domain != *hostname::ANY).then(|| Arc::clone(domain)),
         mode,
     })
 }
@@ -188,10 +188,11 @@ pub(crate) fn route_table(
     };
     let table = on_port().find_map(|point| point.listener.table.clone())?;
     let secure = on_port().any(|point| point.protocol.is_tls());
-    let domains = on_port().map(|point| point.domain.to_string());
+    let domains = on_port().map(|point| &point.domain);
     // Without TLS, hosts without a virtual host get 404 from any listener.
-    let mut reserved: Vec<String> = domains
-        .filter(|domain| secure || domain != hostname::ANY)
+    let mut reserved: Vec<Arc<str>> = domains
+        .filter(|domain| secure || ***domain != *hostname::ANY)
+        .cloned()
         .collect();
     reserved.sort();
     Some((table, RouteTable { reserved, secure }))
