@@ -120,7 +120,7 @@ pub struct Local {
     supervisor: Arc<Supervisor>,
     /// See [`TranslatorOutputs::shutdown`].
     shutdown: CancellationToken,
-    /// Closed when the last event of a process has been sent.
+    /// Closed once all events of processes have been forwarded.
     forwarded: oneshot::Receiver<()>,
     stop: CancellationToken,
     running: Running,
@@ -301,7 +301,7 @@ impl Local {
         self.running.failed().await
     }
 
-    /// Drains all Envoys in parallel and removes all files of the run. All events have been sent when it completes.
+    /// Drains all Envoys in parallel and removes all files of the run. All events of processes have been sent when it completes.
     pub async fn shutdown(self) {
         self.shutdown.cancel();
         self.supervisor.shutdown().await;
@@ -327,7 +327,7 @@ fn xds_config(config: &LocalConfig) -> xds::ServerConfig {
         .as_secs()
         .saturating_add(u64::from(drain.subsec_nanos() > 0));
     out.limits.removal_delay = Duration::from_secs(seconds.clamp(1, 3600) + 1);
-    out.limits.removed_immediately = sesame_envoy::names::is_destination;
+    out.limits.clusters_removed_immediately = sesame_envoy::names::is_destination;
     out
 }
 

@@ -64,7 +64,7 @@ pub struct Limits {
     pub removal_delay: Duration,
     /// Names of clusters without that delay: those that no route refers to, because Envoy finds them by a connection's
     /// port or server name.
-    pub removed_immediately: fn(&str) -> bool,
+    pub clusters_removed_immediately: fn(&str) -> bool,
     /// How long a removed scope is kept. Envoy drops a scope immediately and answers 404 on connections of listeners
     /// that still use it, until those listeners are replaced and drained.
     pub scope_removal_delay: Duration,
@@ -83,7 +83,7 @@ impl Default for Limits {
             first_request_timeout: Duration::from_secs(30),
             warming_timeout: Duration::from_secs(20),
             removal_delay: Duration::from_secs(1),
-            removed_immediately: |_| false,
+            clusters_removed_immediately: |_| false,
             // Envoy's default drain time.
             scope_removal_delay: Duration::from_secs(600),
         }

@@ -92,7 +92,11 @@ impl TypeState {
             ResourceType::ScopedRoute => limits.scope_removal_delay,
             _ => Duration::ZERO,
         };
-        let removals = Removals::new(removal_delay, limits.removed_immediately);
+        let is_immediate = match ty {
+            ResourceType::Cluster => limits.clusters_removed_immediately,
+            _ => |_: &str| false,
+        };
+        let removals = Removals::new(removal_delay, is_immediate);
         TypeState {
             ty,
             client,

@@ -148,7 +148,7 @@ impl Serve {
             authorize: Some(tls::authorize(&identity)),
             supports_variants: config.module.then_some(streams::SUPPORTS_VARIANTS),
             limits: xds::Limits {
-                removed_immediately: sesame_envoy::names::is_destination,
+                clusters_removed_immediately: sesame_envoy::names::is_destination,
                 ..xds::Limits::default()
             },
         });

@@ -1,4 +1,4 @@
-//! Names to remove at a client, some of them with a delay beyond the point where that would be safe.
+//! Names to remove at a client. Some are kept for a while after their removal has become safe.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use crate::pending::{Epochs, Pending};
 #[derive(Debug)]
 pub(crate) struct Removals {
     delay: Duration,
-    /// Names without the delay.
+    /// Whether a name is removed without the delay.
     is_immediate: fn(&str) -> bool,
     immediate: Pending,
     delayed: Pending,
@@ -53,7 +53,7 @@ impl Removals {
         both.into_iter().flatten().min()
     }
 
-    /// Starts the delay for removals that could be sent otherwise: those before the epoch `limit`.
+    /// Starts the delay if a delayed removal before the epoch `limit` could be sent otherwise.
     pub(crate) fn start_delay(&mut self, limit: u64, epoch: u64, now: Instant) {
         let next = self.delayed.next();
         let waits = next.is_some_and(|next| next < limit && next >= self.released);

@@ -31,7 +31,7 @@ fn removals_go_in_reverse_order_with_clusters_after_the_removal_delay() {
 #[test]
 fn clusters_that_no_route_refers_to_are_removed_without_the_delay() {
     let limits = Limits {
-        removed_immediately: |name| name == "443/a.test",
+        clusters_removed_immediately: |name| name == "443/a.test",
         ..Limits::default()
     };
     let (mut fleet, mut client) = served_with(limits);
@@ -52,6 +52,7 @@ fn scopes_are_removed_last_and_nothing_waits_for_them() {
     use ResourceType::ScopedRoute;
     let limits = Limits {
         removal_delay: Duration::ZERO,
+        clusters_removed_immediately: |_| true,
         ..Limits::default()
     };
     let grace = limits.scope_removal_delay;
@@ -84,7 +85,10 @@ fn scopes_are_removed_last_and_nothing_waits_for_them() {
 #[test]
 fn scopes_of_another_server_are_removed_after_the_delay() {
     use ResourceType::ScopedRoute;
-    let limits = Limits::default();
+    let limits = Limits {
+        clusters_removed_immediately: |_| true,
+        ..Limits::default()
+    };
     let (mut fleet, mut client) = served_with(limits.clone());
     let mut first = request(ScopedRoute);
     first.initial_resource_versions = HashMap::from([("s0".to_owned(), "7".to_owned())]);
