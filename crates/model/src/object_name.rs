@@ -1,4 +1,4 @@
-//! Names of objects that Sesame creates for others.
+//! Names of objects that Sesame generates from those of Gateways and XBackends.
 
 use sha2::{Digest, Sha256};
 

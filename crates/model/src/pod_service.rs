@@ -15,7 +15,7 @@ pub struct PodServiceId {
     pub xbackend: Arc<str>,
 }
 
-/// A headless Service, owned by an XBackend.
+/// A headless Service without ports, owned by an XBackend.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodService {
     /// Its name.
@@ -24,11 +24,9 @@ pub struct PodService {
     pub owner_uid: String,
     /// The labels of the Pods.
     pub selector: BTreeMap<String, String>,
-    /// The port of the Service and of the Pods.
-    pub port: u16,
 }
 
-/// What has to change for a Service to be as it should.
+/// The write that brings a Service to its desired state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PodServiceChange {
     /// It doesn't exist.
@@ -37,7 +35,7 @@ pub enum PodServiceChange {
     Update {
         /// The UID of the existing Service.
         uid: String,
-        /// The Service as it should be.
+        /// The desired Service.
         service: PodService,
     },
     /// It isn't needed any more, since its XBackend has another type.
@@ -58,7 +56,7 @@ impl PodServiceChange {
         }
     }
 
-    /// The Service as it should be; `None` if it shouldn't exist.
+    /// The desired Service; `None` if it must not exist.
     pub fn desired(&self) -> Option<&PodService> {
         match self {
             Self::Create(service) | Self::Update { service, .. } => Some(service),

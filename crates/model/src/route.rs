@@ -31,7 +31,7 @@ impl fmt::Display for RouteTableKey {
 #[derive(Clone, Debug, PartialEq)]
 pub struct RouteTable {
     /// Hosts of the listeners. If such a host has no virtual host, it gets 404 even if a wider virtual host matches:
-    /// only the routes of the most specific listener apply. Sorted; `*` only on a TLS port.
+    /// only the routes of the most specific listener apply. Sorted, without duplicates; `*` only on a TLS port.
     pub reserved: Vec<Arc<str>>,
     /// True on a TLS port, where a connection belongs to one listener: requests for hosts of others are misdirected
     /// and get 421.

@@ -2,8 +2,10 @@
 //!
 //! In: a job. Out: the outcome of each of its actions. An existing object that Sesame didn't create is never modified.
 
+use std::fmt::Debug;
 use std::time::Duration;
 
+use k8s_openapi::serde::de::DeserializeOwned;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, Preconditions, PropagationPolicy};
 use kube::core::DynamicObject;
 use kube::{Client, Error};
@@ -87,7 +89,7 @@ impl Executor<'_> {
     async fn apply(
         &self,
         kind: ObjectKind,
-        mut object: Value,
+        object: Value,
         fingerprint: Fingerprint,
         uid: Option<String>,
     ) -> Result<Option<Outcome>, Error> {
@@ -108,21 +110,8 @@ impl Executor<'_> {
                 },
             },
         };
-        // With a UID, the patch applies to that object only. Without one, an object created in the meantime is not
-        // overwritten.
-        let params = PatchParams {
-            force: uid.is_some(),
-            field_manager: Some(FIELD_MANAGER.to_owned()),
-            ..PatchParams::default()
-        };
-        if let Some(uid) = uid {
-            object["metadata"]["uid"] = Value::String(uid);
-        }
-        let patch = Patch::Apply(&object);
-        let stored = self
-            .api(kind)
-            .patch(&self.key.object_name(kind), &params, &patch)
-            .await?;
+        let name = self.key.object_name(kind);
+        let stored = apply(&self.api(kind), &name, object, uid).await?;
         let observed = ObservedObject::read(kind, stored, self.config);
         Ok(observed.map(|(_, observed)| Outcome::Applied(kind, fingerprint, observed)))
     }
@@ -172,6 +161,25 @@ impl Executor<'_> {
         let name = self.key.object_name(kind);
         format!("{} {}/{name}", kind.name(), self.key.namespace)
     }
+}
+
+/// Applies an object. With a UID, the patch applies to that object only. Without one, an object created in the meantime
+/// is not overwritten.
+pub(super) async fn apply<K: Clone + Debug + DeserializeOwned>(
+    api: &Api<K>,
+    name: &str,
+    mut object: Value,
+    uid: Option<String>,
+) -> Result<K, Error> {
+    let params = PatchParams {
+        force: uid.is_some(),
+        field_manager: Some(FIELD_MANAGER.to_owned()),
+        ..PatchParams::default()
+    };
+    if let Some(uid) = uid {
+        object["metadata"]["uid"] = Value::String(uid);
+    }
+    api.patch(name, &params, &Patch::Apply(&object)).await
 }
 
 /// Why a request for an object, such as `Service a/b`, failed.

@@ -1,8 +1,8 @@
 //! Writes the Services of XBackends, from which Kubernetes finds Pods.
 //!
 //! In: pending changes. Out: Services on the API server, and failures that need a user's action. [`PodServices`] makes the
-//! decisions. A change is pending until its effect has been observed, so a write that is lost or reverted is repeated, ever
-//! more slowly.
+//! decisions. A change is pending until its effect has been observed, so a lost or reverted write is repeated, with
+//! exponential backoff.
 
 mod queue;
 
@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::Service;
-use kube::api::{Api, DeleteParams, Patch, PatchParams, Preconditions};
+use kube::api::{Api, DeleteParams, Preconditions};
 use kube::{Client, Error};
 use serde_json::{Value, json};
 use sesame_model::{PodService, PodServiceChange, PodServiceId, XBACKEND_LABEL};
@@ -20,8 +20,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use self::queue::{Job, PodServices, Written};
-use super::apply::{error_message, is_transient};
-use super::fingerprint::FIELD_MANAGER;
+use super::apply::{apply, error_message, is_transient};
 use super::labels::{MANAGED_BY, SESAME};
 use super::names;
 
@@ -64,7 +63,7 @@ impl Shared {
 }
 
 impl PodServiceWriter {
-    /// Sets the pending change of a Service; `None` if it is as it should be.
+    /// Sets the pending change of a Service; `None` if it matches its desired state.
     pub fn set(&self, id: PodServiceId, change: Option<PodServiceChange>) {
         self.0.lock().changes.insert(id, change);
         self.0.changed.notify_one();
@@ -99,11 +98,11 @@ async fn run(
         {
             jobs.spawn(write(client.clone(), job));
         }
-        let sleep = services
-            .next_time()
-            .map_or(Duration::from_secs(3600), |at| {
-                at.saturating_duration_since(Instant::now())
-            });
+        // Without a free slot, the end of a job wakes the loop.
+        let next = services.next_time().filter(|_| jobs.len() < CONCURRENCY);
+        let sleep = next.map_or(Duration::from_secs(3600), |at| {
+            at.saturating_duration_since(Instant::now())
+        });
         tokio::select! {
             () = shared.changed.notified() => {
                 let calls = std::mem::take(&mut *shared.lock());
@@ -140,13 +139,16 @@ async fn write(client: Client, Job { id, change }: Job) -> (PodServiceId, Writte
     let api: Api<Service> = Api::namespaced(client, &id.namespace);
     let (result, verb) = match &change {
         PodServiceChange::Create(service) => (
-            timeout(TIMEOUT, apply(&api, &id, service, None)).await,
+            timeout(TIMEOUT, write_object(&api, &id, service, None)).await,
             "create",
         ),
-        PodServiceChange::Update { uid, service } => (
-            timeout(TIMEOUT, apply(&api, &id, service, Some(uid))).await,
-            "update",
-        ),
+        PodServiceChange::Update { uid, service } => {
+            let uid = Some(uid.clone());
+            (
+                timeout(TIMEOUT, write_object(&api, &id, service, uid)).await,
+                "update",
+            )
+        }
         PodServiceChange::Delete { uid, .. } => {
             (timeout(TIMEOUT, delete(&api, name, uid)).await, "delete")
         }
@@ -170,24 +172,15 @@ async fn write(client: Client, Job { id, change }: Job) -> (PodServiceId, Writte
     (id, written)
 }
 
-/// With a UID, the patch applies to that Service only. Without one, a Service created in the meantime is not overwritten.
-async fn apply(
+async fn write_object(
     api: &Api<Service>,
     id: &PodServiceId,
     service: &PodService,
-    uid: Option<&String>,
+    uid: Option<String>,
 ) -> Result<(), Error> {
-    let params = PatchParams {
-        force: uid.is_some(),
-        field_manager: Some(FIELD_MANAGER.to_owned()),
-        ..PatchParams::default()
-    };
-    let mut object = object(id, service);
-    if let Some(uid) = uid {
-        object["metadata"]["uid"] = Value::String(uid.clone());
-    }
-    let patch = Patch::Apply(&object);
-    api.patch(&service.name, &params, &patch).await.map(drop)
+    apply(api, &service.name, object(id, service), uid)
+        .await
+        .map(drop)
 }
 
 async fn delete(api: &Api<Service>, name: &str, uid: &str) -> Result<(), Error> {
@@ -206,7 +199,7 @@ async fn delete(api: &Api<Service>, name: &str, uid: &str) -> Result<(), Error> 
     }
 }
 
-/// The Service as it should be.
+/// The desired object.
 fn object(id: &PodServiceId, service: &PodService) -> Value {
     json!({
         "apiVersion": "v1",
@@ -233,7 +226,6 @@ fn object(id: &PodServiceId, service: &PodService) -> Value {
             "clusterIP": "None",
             "publishNotReadyAddresses": false,
             "selector": service.selector,
-            "ports": [{ "port": service.port, "protocol": "TCP", "targetPort": service.port }],
         },
     })
 }

@@ -143,7 +143,11 @@ async fn run(
             let (client, config) = (client.clone(), Arc::clone(&config));
             jobs.spawn(async move { apply::run(&client, &config, job).await });
         }
-        let sleep = fleets.next_time().map_or(Duration::from_secs(3600), |at| {
+        // Without a free slot, the end of a job wakes the loop.
+        let next = fleets
+            .next_time()
+            .filter(|_| jobs.len() < config.concurrency.max(1));
+        let sleep = next.map_or(Duration::from_secs(3600), |at| {
             at.saturating_duration_since(Instant::now())
         });
         tokio::select! {

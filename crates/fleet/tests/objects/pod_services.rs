@@ -17,13 +17,12 @@ fn id(fixture: &Fixture) -> PodServiceId {
     }
 }
 
-fn service(fixture: &Fixture, app: &str, port: u16) -> PodService {
+fn service(fixture: &Fixture, app: &str) -> PodService {
     PodService {
         // The fixture's own name.
         name: fixture.name().into(),
         owner_uid: "uid-x".to_owned(),
         selector: BTreeMap::from([("app".to_owned(), app.to_owned())]),
-        port,
     }
 }
 
@@ -41,7 +40,7 @@ fn uid(service: &Value) -> String {
 async fn services_are_created_changed_and_deleted() {
     let fixture = Fixture::new("pods").await;
     let (writer, _failures) = start(&fixture);
-    let created = PodServiceChange::Create(service(&fixture, "a", 80));
+    let created = PodServiceChange::Create(service(&fixture, "a"));
     writer.set(id(&fixture), Some(created));
     let created = fixture.until("Service", |_| true).await;
     assert_eq!(
@@ -60,12 +59,14 @@ async fn services_are_created_changed_and_deleted() {
     // Fields that others have changed are restored, and those that they have added stay.
     let foreign = json!({
         "metadata": {"annotations": {"theirs": "stays"}},
-        "spec": {"selector": {"app": "theirs", "more": "b"}, "publishNotReadyAddresses": true},
+        "spec": {
+            "selector": {"app": "theirs", "more": "b"}, "publishNotReadyAddresses": true, "ports": [{"port": 7}],
+        },
     });
     fixture.merge("Service", foreign).await;
     let update = PodServiceChange::Update {
         uid: uid(&created),
-        service: service(&fixture, "b", 81),
+        service: service(&fixture, "b"),
     };
     writer.set(id(&fixture), Some(update));
     let updated = fixture
@@ -76,8 +77,10 @@ async fn services_are_created_changed_and_deleted() {
     assert_eq!(updated["metadata"]["annotations"]["theirs"], "stays");
     let spec = &updated["spec"];
     assert!(spec["publishNotReadyAddresses"].as_bool() != Some(true));
-    let ports = json!([{"port": 81, "protocol": "TCP", "targetPort": 81}]);
-    assert_eq!(spec["ports"], ports);
+    assert_eq!(
+        spec["ports"],
+        json!([{"port": 7, "protocol": "TCP", "targetPort": 7}])
+    );
 
     // Only the Service that was observed is deleted.
     let delete = |uid: &str| PodServiceChange::Delete {
@@ -101,7 +104,7 @@ async fn a_service_created_in_the_meantime_is_not_overwritten() {
     fixture.create("Service", taken).await;
     let before = fixture.get("Service").await;
     let (writer, _failures) = start(&fixture);
-    let created = PodServiceChange::Create(service(&fixture, "a", 80));
+    let created = PodServiceChange::Create(service(&fixture, "a"));
     writer.set(id(&fixture), Some(created));
     fixture.settle().await;
     assert_eq!(fixture.get("Service").await, before);
@@ -114,7 +117,7 @@ async fn a_refused_write_is_reported_and_retried() {
     let reader = fixture.reader().await;
     let (writer, mut failures) = pod_services::start(reader);
     writer.set_leading(true);
-    let created = PodServiceChange::Create(service(&fixture, "a", 80));
+    let created = PodServiceChange::Create(service(&fixture, "a"));
     writer.set(id(&fixture), Some(created));
     let next = timeout(Duration::from_secs(60), failures.recv());
     let (of, message) = next.await.unwrap().unwrap();

@@ -1,10 +1,9 @@
-//! Services that select the Pods of XBackends: their names, and whether one is as it should be.
+//! Services that select the Pods of XBackends: their names, and whether one matches its desired state.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1 as core;
-use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use sesame_api::Kind;
 use sesame_model::{PodService, dns_label};
 
@@ -21,8 +20,8 @@ pub struct Selection {
     /// The UID of the XBackend; empty outside a cluster.
     owner_uid: Box<str>,
     selector: BTreeMap<String, String>,
-    /// The ports that are also the Pods' ports; none if the Service isn't headless.
-    ports: Box<[u16]>,
+    /// Whether it has no cluster IP, and selects only ready Pods.
+    headless: bool,
 }
 
 impl Selection {
@@ -33,15 +32,12 @@ impl Selection {
             owner.kind == Kind::XBackend.as_str() && group == Some(Kind::XBackend.group())
         })?;
         let spec = service.spec.as_ref();
-        let headless = spec.filter(|spec| {
+        let headless = spec.is_some_and(|spec| {
+            let type_ = spec.type_.as_deref();
             spec.cluster_ip.as_deref() == Some("None")
-                && spec
-                    .type_
-                    .as_deref()
-                    .is_none_or(|type_| type_ == "ClusterIP")
+                && type_.is_none_or(|type_| type_ == "ClusterIP")
                 && spec.publish_not_ready_addresses != Some(true)
         });
-        let ports = headless.iter().flat_map(|spec| spec.ports.iter().flatten());
         Some(Self {
             uid: metadata.uid.clone().unwrap_or_default(),
             xbackend: owner.name.as_str().into(),
@@ -49,7 +45,7 @@ impl Selection {
             selector: spec
                 .and_then(|spec| spec.selector.clone())
                 .unwrap_or_default(),
-            ports: ports.filter_map(own_port).collect(),
+            headless,
         })
     }
 
@@ -58,23 +54,10 @@ impl Selection {
         *self.owner_uid == *owner_uid
     }
 
-    /// Whether the Service is as it should be.
+    /// Whether the Service matches the desired one.
     pub(crate) fn satisfies(&self, desired: &PodService) -> bool {
-        self.is_of(&desired.owner_uid)
-            && self.selector == desired.selector
-            && self.ports.contains(&desired.port)
+        self.is_of(&desired.owner_uid) && self.selector == desired.selector && self.headless
     }
-}
-
-/// The number of a TCP port that is also the Pods' port.
-fn own_port(port: &core::ServicePort) -> Option<u16> {
-    let is_tcp = port.protocol.as_deref().is_none_or(|name| name == "TCP");
-    let is_pods = match &port.target_port {
-        None => true,
-        Some(target) => *target == IntOrString::Int(port.port),
-    };
-    let number = u16::try_from(port.port).ok()?;
-    (is_tcp && is_pods).then_some(number)
 }
 
 /// The name of an XBackend's Service: a readable part of the XBackend's name, and a hash.
@@ -122,23 +105,17 @@ mod tests {
     fn edited_services_differ() {
         let spec = json!({
             "clusterIP": "None", "type": "ClusterIP", "selector": {"app": "a"},
-            "ports": [{"port": 80, "protocol": "TCP", "targetPort": 80}],
         });
         let desired = PodService {
             name: "api".into(),
             owner_uid: "1".to_owned(),
             selector: BTreeMap::from([("app".to_owned(), "a".to_owned())]),
-            port: 80,
         };
         let satisfies = |spec: &Value| service(spec).unwrap().satisfies(&desired);
         assert!(satisfies(&spec));
-        let more = json!([{"name": "x", "port": 81}, {"name": "y", "port": 80, "targetPort": 80}]);
         for (field, value, expected) in [
-            ("ports", more, true),
+            ("ports", json!([{"port": 80, "targetPort": 81}]), true),
             ("internalTrafficPolicy", json!("Local"), true),
-            ("ports", json!([{"port": 80, "targetPort": 81}]), false),
-            ("ports", json!([{"port": 80, "targetPort": "web"}]), false),
-            ("ports", json!([{"port": 80, "protocol": "UDP"}]), false),
             ("selector", json!({"app": "a", "tier": "b"}), false),
             ("selector", Value::Null, false),
             ("clusterIP", json!("10.0.0.1"), false),

@@ -38,7 +38,7 @@ fn service(owner: &str) -> Value {
                 "apiVersion": "gateway.networking.x-k8s.io/v1alpha1", "kind": "XBackend", "name": "x", "uid": owner,
             }],
         },
-        "spec": {"clusterIP": "None", "selector": {"app": "api"}, "ports": [{"port": 80, "targetPort": 80}]},
+        "spec": {"clusterIP": "None", "selector": {"app": "api"}},
     })
 }
 
@@ -48,7 +48,7 @@ fn slice(address: &str) -> Value {
         "metadata": {
             "name": "e", "namespace": "ns", "labels": {"kubernetes.io/service-name": &*name("x")},
         },
-        "addressType": "IPv4", "endpoints": [{"addresses": [address]}], "ports": [{"port": 80}],
+        "addressType": "IPv4", "endpoints": [{"addresses": [address]}], "ports": [],
     })
 }
 
@@ -68,10 +68,10 @@ fn pending(rig: &Rig) -> String {
     match change.as_deref() {
         None => String::new(),
         Some(PodServiceChange::Create(service)) => {
-            format!("create {:?} {}", service.selector, service.port)
+            format!("create {:?}", service.selector)
         }
         Some(PodServiceChange::Update { uid, service }) => {
-            format!("update {uid} {:?} {}", service.selector, service.port)
+            format!("update {uid} {:?}", service.selector)
         }
         Some(PodServiceChange::Delete { uid, .. }) => format!("delete {uid}"),
     }
@@ -100,7 +100,7 @@ fn a_service_is_created_once_it_is_needed_and_kept_up_to_date() {
         rig.put([xbackend()]);
         assert_eq!(pending(&rig), "", "no route refers to it");
         rig.put([to_xbackend()]);
-        assert_eq!(pending(&rig), r#"create {"app": "api"} 80"#);
+        assert_eq!(pending(&rig), r#"create {"app": "api"}"#);
         assert_eq!(accepted(&rig), "Accepted/Accepted");
         rig.put([service("uid-x"), slice("10.0.0.1")]);
         assert_eq!(pending(&rig), "");
@@ -112,11 +112,11 @@ fn a_service_is_created_once_it_is_needed_and_kept_up_to_date() {
             "/spec/selector",
             json!({"app": "other"}),
         )]);
-        assert_eq!(pending(&rig), r#"update uid-s {"app": "api"} 80"#);
+        assert_eq!(pending(&rig), r#"update uid-s {"app": "api"}"#);
         rig.put([service("uid-x")]);
         // An edited XBackend. The new port applies immediately.
         rig.put([set(xbackend(), "/spec/port/number", json!(81))]);
-        assert_eq!(pending(&rig), r#"update uid-s {"app": "api"} 81"#);
+        assert_eq!(pending(&rig), "");
         assert_eq!(endpoints(&rig), ["10.0.0.1:81"]);
         rig.put([xbackend()]);
 
@@ -131,7 +131,7 @@ fn a_service_is_created_once_it_is_needed_and_kept_up_to_date() {
         rig.remove(Kind::Service, "ns", &name("x"));
         assert_eq!(pending(&rig), "");
         rig.put([xbackend()]);
-        assert_eq!(pending(&rig), r#"create {"app": "api"} 80"#);
+        assert_eq!(pending(&rig), r#"create {"app": "api"}"#);
     }
 }
 
@@ -147,7 +147,7 @@ fn an_xbackend_of_another_type_loses_its_service() {
     rig.put([service("other")]);
     assert_eq!(pending(&rig), "", "an earlier XBackend's");
     rig.put([xbackend()]);
-    assert_eq!(pending(&rig), r#"update uid-s {"app": "api"} 80"#);
+    assert_eq!(pending(&rig), r#"update uid-s {"app": "api"}"#);
     rig.put([external]);
     rig.remove(Kind::Service, "ns", &name("x"));
     assert_eq!(pending(&rig), "");
@@ -164,7 +164,7 @@ fn a_service_of_the_same_name_is_left_alone() {
     let expected = format!("not Accepted/Invalid: Service ns/{} exists", name("x"));
     assert!(found.starts_with(&expected), "{found}");
     rig.remove(Kind::Service, "ns", &name("x"));
-    assert_eq!(pending(&rig), r#"create {"app": "api"} 80"#);
+    assert_eq!(pending(&rig), r#"create {"app": "api"}"#);
     assert_eq!(accepted(&rig), "Accepted/Accepted");
 }
 

@@ -1,7 +1,7 @@
 //! XBackends of type EndpointSelector: their endpoints, and the Services through which Kubernetes finds them.
 //!
 //! In a cluster, each has a headless Service with its selector, for which Kubernetes writes EndpointSlices. The Service is
-//! created once a Gateway uses the XBackend, and then stays as long as the XBackend does.
+//! created once a Gateway uses the XBackend, and deleted with the XBackend or when its type changes.
 
 use std::sync::Arc;
 
@@ -145,7 +145,6 @@ fn desired(xbackend: &XBackend, name: &Arc<str>) -> Option<PodService> {
         name: Arc::clone(name),
         owner_uid: xbackend.meta.uid.clone(),
         selector: selector.match_labels.clone(),
-        port: spec.port.number,
     })
 }
 

@@ -7,26 +7,25 @@ fn id(xbackend: &str) -> PodServiceId {
     }
 }
 
-fn service(port: u16) -> PodService {
+fn service(app: &str) -> PodService {
     PodService {
         name: "a-x".into(),
         owner_uid: "1".to_owned(),
-        selector: BTreeMap::new(),
-        port,
+        selector: BTreeMap::from([("app".to_owned(), app.to_owned())]),
     }
 }
 
-fn update(port: u16) -> PodServiceChange {
+fn update(app: &str) -> PodServiceChange {
     PodServiceChange::Update {
         uid: "2".to_owned(),
-        service: service(port),
+        service: service(app),
     }
 }
 
 /// A leader with a Service to create.
 fn leader(now: Instant) -> PodServices {
     let mut services = PodServices::default();
-    services.set(id("a"), Some(PodServiceChange::Create(service(80))), now);
+    services.set(id("a"), Some(PodServiceChange::Create(service("a"))), now);
     services.set_leading(true);
     services
 }
@@ -45,7 +44,7 @@ fn only_the_leader_writes() {
     assert_eq!((services.next_job(now), services.next_time()), (None, None));
     services.set_leading(true);
     let job = services.next_job(now).expect("a job");
-    assert_eq!(job.change, PodServiceChange::Create(service(80)));
+    assert_eq!(job.change, PodServiceChange::Create(service("a")));
     assert_eq!(services.next_job(now), None, "one job at a time");
 }
 
@@ -70,7 +69,7 @@ fn an_observed_write_is_not_repeated_and_an_unobserved_one_is() {
 }
 
 #[test]
-fn edits_by_others_are_reverted_ever_more_slowly() {
+fn edits_by_others_are_reverted_with_backoff() {
     let mut now = Instant::now();
     let mut services = leader(now);
     let mut delays = Vec::new();
@@ -81,11 +80,11 @@ fn edits_by_others_are_reverted_ever_more_slowly() {
         // The watch may be faster than the response.
         services.set(id("a"), None, now);
         services.done(id("a"), Written::Done, now);
-        services.set(id("a"), Some(update(80)), now);
+        services.set(id("a"), Some(update("a")), now);
     }
     assert_eq!(delays, [0., 0., 0.5, 1., 2., 4., 8., 16., 32.]);
     // A changed XBackend isn't delayed.
-    services.set(id("a"), Some(update(81)), now);
+    services.set(id("a"), Some(update("b")), now);
     assert_eq!(delay(&services, now), 0.);
 }
 
@@ -94,11 +93,11 @@ fn a_change_during_a_write_is_written_afterwards() {
     let now = Instant::now();
     let mut services = leader(now);
     services.next_job(now);
-    services.set(id("a"), Some(update(81)), now);
+    services.set(id("a"), Some(update("b")), now);
     assert_eq!(services.next_job(now), None);
     services.done(id("a"), Written::Done, now);
     let job = services.next_job(now).expect("a job");
-    assert_eq!(job.change, update(81));
+    assert_eq!(job.change, update("b"));
 }
 
 #[test]
