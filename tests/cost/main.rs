@@ -429,14 +429,24 @@ fn gateways(world: &mut World) {
     costs(world, vec![fleet_state(true)], &status, &[]);
 
     // An Envoy rejects a resource.
-    let rejected = Rejected {
-        fleet: fleet(),
-        what: RejectedKind::Routes,
-        name: "80".into(),
-    };
-    for message in [Some("no".to_owned()), None] {
-        let inputs = vec![Input::Rejection(rejected.clone(), message)];
-        costs(world, inputs, &[("gateway status", 1)], &[]);
+    for (what, name) in [
+        (RejectedKind::Routes, "80"),
+        (RejectedKind::Secret, "default/certificate"),
+    ] {
+        let rejected = Rejected {
+            fleet: fleet(),
+            what,
+            name: name.into(),
+        };
+        for message in [Some("no".to_owned()), None] {
+            let inputs = vec![Input::Rejection(rejected.clone(), message.clone())];
+            let all = [("gateway status", 1), ("rejected backend", 1)];
+            let expected = match message {
+                Some(_) => &all[..],
+                None => &all[..1],
+            };
+            costs(world, inputs, expected, &[]);
+        }
     }
 }
 

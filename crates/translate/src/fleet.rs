@@ -28,20 +28,21 @@ impl Rejected {
 
     /// The resources of a cluster: itself, its endpoints, and the certificates for its connections.
     pub(crate) fn of_cluster(fleet: &FleetId, cluster: &ClusterKey) -> impl Iterator<Item = Self> {
-        let name = cluster.to_string();
-        let bundle = cluster.trust_bundle().map(|key| key.to_string());
-        let certificate = cluster.client_certificate().map(ToString::to_string);
-        let secrets = bundle.into_iter().chain(certificate);
-        let names = [
-            (RejectedKind::Cluster, name.clone()),
-            (RejectedKind::Endpoints, name),
-        ];
-        let names = names
-            .into_iter()
-            .chain(secrets.map(|name| (RejectedKind::Secret, name)));
-        names.map(move |(what, name)| Self {
+        let own = [RejectedKind::Cluster, RejectedKind::Endpoints].map(|what| Self {
             fleet: fleet.clone(),
             what,
+            name: cluster.to_string().into(),
+        });
+        own.into_iter().chain(Self::secrets_of(fleet, cluster))
+    }
+
+    /// The certificates for a cluster's connections.
+    pub(crate) fn secrets_of(fleet: &FleetId, cluster: &ClusterKey) -> impl Iterator<Item = Self> {
+        let bundle = cluster.trust_bundle().map(|key| key.to_string());
+        let certificate = cluster.client_certificate().map(ToString::to_string);
+        bundle.into_iter().chain(certificate).map(|name| Self {
+            fleet: fleet.clone(),
+            what: RejectedKind::Secret,
             name: name.into(),
         })
     }

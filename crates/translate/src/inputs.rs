@@ -11,7 +11,7 @@ use sesame_api::{
 use sesame_engine::{Batch, Builder, Engine, Index, Reader, Table};
 use sesame_model::{FleetId, FleetState};
 
-use crate::fleet::{Rejected, RejectedKind};
+use crate::fleet::Rejected;
 use crate::gateway_api::assigned_ports;
 use crate::gateway_api::parameters::ConfigData;
 use crate::settings::Settings;
@@ -54,7 +54,6 @@ pub struct Inputs {
     pub(crate) settings: Table<(), Settings>,
     pub(crate) grants_by_namespace: Index<NamespacedName, ReferenceGrant, Arc<str>>,
     pub(crate) slices_by_service: Index<NamespacedName, Slice, NamespacedName>,
-    pub(crate) rejected_backends_by_fleet: Index<Rejected, String, FleetId>,
     pub(crate) rejected_routes_by_table: Index<Rejected, String, (FleetId, Arc<str>)>,
 }
 
@@ -97,16 +96,6 @@ impl Inputs {
             slices_by_service: b.index(slices, "endpoint_slices by service", |_, slice| {
                 services::owner(slice)
             }),
-            rejected_backends_by_fleet: b.index(
-                rejections,
-                "rejected backends by fleet",
-                |rejected: &Rejected, _| match rejected.what {
-                    RejectedKind::Cluster | RejectedKind::Endpoints | RejectedKind::Secret => {
-                        vec![rejected.fleet.clone()]
-                    }
-                    RejectedKind::Listener | RejectedKind::Routes => Vec::new(),
-                },
-            ),
             rejected_routes_by_table: b.index(
                 rejections,
                 "rejected routes by table",

@@ -22,6 +22,7 @@ use sesame_model::{
 };
 
 use self::reach::{certificates_of, clusters_of, listener_clusters_of, trust_bundles_of};
+use crate::fleet::{Rejected, RejectedKind};
 use crate::gateway_api::route::status::{Findings, Rejections};
 use crate::gateway_api::route::{self, RouteKind, attach, backends};
 use crate::gateway_api::{
@@ -373,12 +374,33 @@ pub fn stages(b: &mut Builder) -> Pipeline {
     });
 
     let (gateway_status, set_status) = gateways::statuses(b, &inputs, &gateways, by_listener);
+    let clusters_by_secret = b.index(
+        fleet_clusters,
+        "fleet's clusters by secret",
+        |(fleet, cluster): &(FleetId, ClusterKey), ()| {
+            Rejected::secrets_of(fleet, cluster).collect()
+        },
+    );
+    let rejected_backends = b.derive(
+        "rejected backend",
+        inputs.rejections,
+        move |reader, key: &Rejected| {
+            let of_backend = match key.what {
+                RejectedKind::Cluster | RejectedKind::Endpoints => true,
+                RejectedKind::Secret => reader.count(clusters_by_secret, key) > 0,
+                RejectedKind::Listener | RejectedKind::Routes => false,
+            };
+            of_backend.then_some(())
+        },
+    );
+    let rejected_by_fleet = b.index(
+        rejected_backends,
+        "rejected backends by fleet",
+        |rejected: &Rejected, ()| vec![rejected.fleet.clone()],
+    );
     let rejections = Rejections {
         rejections: inputs.rejections,
-        fleets: b.union_keys(
-            "fleets that reject backends",
-            [inputs.rejected_backends_by_fleet.into()],
-        ),
+        fleets: b.union_keys("fleets that reject backends", [rejected_by_fleet.into()]),
         backends: backends.backends,
         client_certificates: gateways.client_certificates,
     };

@@ -46,7 +46,7 @@ pub(crate) fn status(
     let accepted = conditions
         .iter()
         .any(|c| *c.type_ == *condition::gateway::ACCEPTED && c.is_true());
-    // Without its Gateway, a set isn't accepted, and only accepted ones are attached.
+    // A set is accepted only if its Gateway is, and only accepted sets count as attached.
     let attached = match accepted {
         true => reader.count(sources.attached_sets, owner),
         false => 0,

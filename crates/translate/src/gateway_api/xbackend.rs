@@ -352,7 +352,7 @@ pub(crate) fn endpoints(
     Some(pods::endpoints(reader, inputs, pods))
 }
 
-/// Whether an XBackend selects Pods. A host is one endpoint for Envoy, so that it has no sessions.
+/// Whether an XBackend selects Pods. Only then does it have sessions: an external host is one endpoint for Envoy.
 pub(crate) fn selects_pods(
     reader: &mut Reader<'_>,
     xbackends: XBackends,

@@ -195,6 +195,7 @@ pub(crate) fn route_table(
         .cloned()
         .collect();
     reserved.sort();
+    reserved.dedup();
     Some((table, RouteTable { reserved, secure }))
 }
 

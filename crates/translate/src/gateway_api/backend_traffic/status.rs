@@ -139,8 +139,7 @@ impl Settings {
             )
         });
         let session = self.session.as_ref().map(|_| {
-            "sessions are persistent, with the settings of routes and XBackends where they have their own"
-                .to_owned()
+            "sessions are persistent; settings of routes and XBackends take precedence".to_owned()
         });
         let parts: Vec<String> = retries.into_iter().chain(session).collect();
         match parts[..] {

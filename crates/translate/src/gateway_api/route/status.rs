@@ -18,7 +18,7 @@ use crate::shared::services::{Backend, RoutedBackend};
 #[derive(Clone, Copy)]
 pub(crate) struct Rejections {
     pub(crate) rejections: Table<Rejected, String>,
-    /// Fleets that reject clusters, endpoints or secrets. Usually empty, which saves a lookup per backend.
+    /// Fleets that reject clusters, endpoints, or secrets of clusters. Usually empty, which saves a lookup per backend.
     pub(crate) fleets: Table<FleetId, ()>,
     /// The clusters of backends.
     pub(crate) backends: Table<ClusterKey, RoutedBackend>,
