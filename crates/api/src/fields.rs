@@ -74,7 +74,7 @@ static CORE_METADATA: Fields = Fields {
     ..Fields::ALL
 };
 
-/// Metadata of Services: also what shows that one belongs to an XBackend.
+/// As [`CORE_METADATA`], with the UID and the owners: an XBackend may own a Service.
 static SERVICE_METADATA: Fields = Fields {
     only: Some(&[
         "name",

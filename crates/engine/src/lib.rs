@@ -9,7 +9,8 @@
 //! *The cost of a commit is proportional to the change and its readers, never to the size of a table.* A
 //! transform reads tables only through its [`Reader`], which
 //!
-//! - records each read, so that a later change finds its readers by following edges, and
+//! - records each read, so that a later change finds its readers by following edges (a change to the source's row runs
+//!   its stage in any case), and
 //! - has no scan: rows are read by key or through a declared [`Index`].
 //!
 //! *The result does not depend on history*: after any sequence of commits, all tables equal those of a new
@@ -48,8 +49,8 @@
 //! # Implementation
 //!
 //! Each key is interned once per table or index and identified by a slot (`slots`); a slot that can be read
-//! is a *subject*. A stage has a *node* for each source key, with the same slot number. Reads are edges
-//! between nodes and subjects, in one arena, linked into a list per subject and a list per node (`edges`).
+//! is a *subject*. A stage has a *node* for each source key, with the same slot number. Reads, except those of
+//! the source's own row, are edges between nodes and subjects, in one arena, linked into a list per subject and a list per node (`edges`).
 //! So replacing a node's reads costs O(its reads), however many other nodes read the same subjects. Slots
 //! are freed only at the end of a commit, so a slot never changes its key within one.
 //!

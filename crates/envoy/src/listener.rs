@@ -82,14 +82,14 @@ pub fn listener(
                 filter_chain_match: None,
                 ..filter_chain(chain, filters(chain))
             });
-            let of_shared = pb::FilterChain {
+            let shared_chain = pb::FilterChain {
                 name: on_demand::CHAIN.to_owned(),
                 filters: serve(shared.table, Some("%REQUESTED_SERVER_NAME%")),
                 transport_socket: Some(transport_socket(on_demand::context(HTTP_PROTOCOLS))),
                 transport_socket_connect_timeout: Some(wire::duration(HANDSHAKE)),
                 ..Default::default()
             };
-            (others.chain([of_shared]).collect(), Some(matcher))
+            (others.chain([shared_chain]).collect(), Some(matcher))
         }
     };
     let reads_tls = listener.chains.iter().any(|chain| chain.tls.is_some());

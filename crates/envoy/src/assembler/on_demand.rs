@@ -100,7 +100,7 @@ impl Port {
     /// Replaces all certificates, given by server name in order. Returns the names whose certificate differs.
     fn replace(&mut self, wanted: &[(&str, &CertificateKey)]) -> Vec<Arc<str>> {
         let mut wanted = wanted.iter().copied().peekable();
-        let (mut gone, mut set) = (Vec::new(), Vec::new());
+        let (mut changed, mut set) = (Vec::new(), Vec::new());
         for (name, before) in &self.by_name {
             while let Some((new, certificate)) = wanted.next_if(|(new, _)| **new < **name) {
                 set.push((Arc::from(new), certificate));
@@ -108,11 +108,11 @@ impl Port {
             match wanted.next_if(|(same, _)| **same == **name) {
                 Some((_, certificate)) if certificate == before => {}
                 Some((_, certificate)) => set.push((Arc::clone(name), certificate)),
-                None => gone.push(Arc::clone(name)),
+                None => changed.push(Arc::clone(name)),
             }
         }
         set.extend(wanted.map(|(new, certificate)| (Arc::from(new), certificate)));
-        for name in gone.iter().chain(set.iter().map(|(name, _)| name)) {
+        for name in changed.iter().chain(set.iter().map(|(name, _)| name)) {
             if let Some(before) = self.by_name.remove(name) {
                 self.by_certificate.remove(&(before, Arc::clone(name)));
             }
@@ -121,9 +121,9 @@ impl Port {
             self.by_certificate
                 .insert((certificate.clone(), Arc::clone(&name)));
             self.by_name.insert(Arc::clone(&name), certificate.clone());
-            gone.push(name);
+            changed.push(name);
         }
-        gone
+        changed
     }
 }
 

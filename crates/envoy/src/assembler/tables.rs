@@ -355,15 +355,12 @@ impl Table {
     /// Replaces the table, except its hosts. Returns the parts that differ.
     fn replace(&mut self, after: Option<Arc<RouteTable>>, sharding: Sharding) -> Touched {
         let before = std::mem::replace(&mut self.table, after.clone());
-        let reserved = |table: &Option<Arc<RouteTable>>| {
-            table
-                .as_ref()
-                .map_or_else(Vec::new, |table| table.reserved.clone())
-        };
+        let (reserved_before, before) = parts(before.as_deref());
+        let (reserved_after, after) = parts(after.as_deref());
         let mut touched = Touched::none();
-        for (domain, added) in differences(reserved(&before), reserved(&after)) {
-            let shard = shard_of(sharding, &domain);
-            let key = (shard, domain);
+        for (domain, added) in differences(reserved_before, reserved_after) {
+            let shard = shard_of(sharding, domain);
+            let key = (shard, Arc::clone(domain));
             // A change to a reserved domain is visible only if the domain has no host.
             if !self.hosts.contains_key(&key) {
                 touched.add(shard);
@@ -378,7 +375,7 @@ impl Table {
             }
         }
         match (before, after) {
-            (Some(before), Some(after)) if before.secure == after.secure => touched,
+            (Some(before), Some(after)) if before == after => touched,
             _ => Touched::All,
         }
     }
@@ -410,7 +407,7 @@ impl Table {
         let mut hosts: Vec<(&str, &Bytes)> = hosts
             .chain(without_host.iter().map(|(domain, host)| (*domain, host)))
             .collect();
-        // The input consists of a few sorted runs, which sort quickly.
+        // Sorted within each shard, so the sort merges runs.
         hosts.sort_by_key(|(domain, _)| *domain);
         let hosts = hosts.iter().map(|(_, host)| *host);
         let tail = match shard {
@@ -470,10 +467,18 @@ fn tables(listener: &Listener) -> impl Iterator<Item = &RouteTableKey> {
         })
 }
 
-/// The items in only one of two sorted lists, and whether that is the second.
-fn differences<T: Ord>(before: Vec<T>, after: Vec<T>) -> Vec<(T, bool)> {
+/// The reserved domains of a table, and its settings; nothing if there is no table.
+fn parts(table: Option<&RouteTable>) -> (&[Arc<str>], Option<bool>) {
+    match table {
+        Some(RouteTable { reserved, secure }) => (reserved, Some(*secure)),
+        None => (&[], None),
+    }
+}
+
+/// The items in only one of two lists that are sorted and have no duplicates, and whether that is the second.
+fn differences<'a, T: Ord>(before: &'a [T], after: &'a [T]) -> Vec<(&'a T, bool)> {
     let mut out = Vec::new();
-    let mut before = before.into_iter().peekable();
+    let mut before = before.iter().peekable();
     for new in after {
         while let Some(gone) = before.next_if(|old| *old < new) {
             out.push((gone, false));

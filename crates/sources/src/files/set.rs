@@ -252,7 +252,10 @@ impl FileSet {
             let gone = match fs::metadata(&path) {
                 // The file exceeds a limit, is another name of a file that is read, or has reappeared.
                 Ok(metadata) => {
-                    walk.cut || !metadata.is_file() || found.contains(&identity(&metadata))
+                    walk.cut
+                        || !metadata.is_file()
+                        || found.contains(&identity(&metadata))
+                        || file.lasts(Transient::Missing, now, MISSING_GRACE)
                 }
                 // Renamed, or missing for some time.
                 Err(_) => {

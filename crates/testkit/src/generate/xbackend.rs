@@ -43,7 +43,7 @@ pub(super) fn xbackend() -> Json {
         .boxed()
 }
 
-/// A Service with the name of an XBackend's own, which belongs to one of these XBackends, or to none.
+/// A Service with the generated name of an XBackend's Service, owned by one of these XBackends or by none.
 pub(super) fn service() -> Json {
     let owner = any_of(pool::XBACKENDS).prop_map(|name| {
         json!([{"apiVersion": "gateway.networking.x-k8s.io/v1alpha1", "kind": "XBackend", "name": name, "uid": "1"}])

@@ -351,6 +351,17 @@ fn a_file_that_is_renamed_and_then_saved_keeps_its_objects() {
 }
 
 #[test]
+fn a_file_with_two_names_that_stays_empty_loses_its_objects() {
+    let dir = dir(&[("b.yaml", &service("b"))]);
+    let mut set = read(config(&[dir.path()]));
+    let b = dir.path().join("b.yaml");
+    std::os::unix::fs::symlink(&b, dir.path().join("a.yaml")).unwrap();
+    fs::write(&b, "").unwrap();
+    assert_eq!(refresh_in(&mut set, Duration::ZERO), []);
+    assert_eq!(keys(&refresh_in(&mut set, MISSING_GRACE)), ["b"]);
+}
+
+#[test]
 fn a_link_with_an_earlier_name_replaces_its_target() {
     let dir = dir(&[("b.yaml", &service("b"))]);
     let mut set = read(config(&[dir.path()]));
