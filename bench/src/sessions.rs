@@ -35,8 +35,9 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const ATTEMPTS: u32 = 5;
 /// Number of connections and sessions that are used after each change.
 const SAMPLE: usize = 100;
-/// Files for each connection or session: the client's and the server's; Envoy's own process needs as many.
-const FILES: u64 = 2;
+/// Files for a TCP connection and a UDP session: the client's, and the server's for the connection. Envoy's process needs as
+/// many.
+const FILES: u64 = 3;
 /// Open files of other purposes.
 const SPARE: u64 = 1_000;
 
@@ -91,12 +92,12 @@ pub(crate) fn run(settings: &Settings) -> Result<Vec<Figure>> {
     ])
 }
 
-/// Raises the limit of open files, which Envoy inherits, to its maximum; returns the number of sessions that it allows.
+/// Raises the limit of open files, which Envoy inherits, to its maximum; returns how many TCP connections, and as many UDP
+/// sessions, it allows.
 fn allowed(count: usize) -> Result<usize> {
     let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
     setrlimit(Resource::RLIMIT_NOFILE, hard, hard)?;
-    // Both protocols.
-    let most = usize::try_from(hard.saturating_sub(SPARE) / (2 * FILES))?;
+    let most = usize::try_from(hard.saturating_sub(SPARE) / FILES)?;
     if most < count {
         eprintln!(
             "sessions: the limit of {hard} open files allows {most} sessions instead of {count}"
