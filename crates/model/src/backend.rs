@@ -2,7 +2,9 @@ use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use crate::{CertificateKey, TlsPolicyKey, Transport, TrustBundleKey};
+use crate::{
+    CertificateKey, ConnectionSettings, TlsPolicyKey, Transport, TrustBundleKey,
+};
 
 /// Identifies a cluster: one backend with one policy. Routes share clusters, so connections, health and statistics are
 /// per backend, not per route. A backend used with two policies or client certificates is two clusters.
@@ -65,7 +67,11 @@ impl ClusterKey {
                 namespace: Arc::clone(&self.namespace),
                 name: Arc::clone(name),
             },
-            (TlsSettings::Own, BackendName::ServicePort { .. }) => return None,
+            (TlsSettings::Verified(validation), _) => {
+                TrustBundleKey::Secret(validation.authorities.clone())
+            }
+            (TlsSettings::Own, BackendName::ServicePort { .. })
+            | (TlsSettings::Unverified, _) => return None,
         })
     }
 
@@ -117,6 +123,8 @@ pub struct ClusterPolicy {
     /// For requests that may be lost, such as exports of telemetry: their number and duration are limited, so that a
     /// slow backend costs a bounded amount of memory.
     pub best_effort: bool,
+    /// How endpoints are selected and checked, if not as by default.
+    pub connections: Option<Arc<ConnectionSettings>>,
 }
 
 /// Where the TLS settings for a backend are.
@@ -126,6 +134,19 @@ pub enum TlsSettings {
     Policy(TlsPolicyKey),
     /// In the XBackend itself.
     Own,
+    /// In the route: the backend's certificate is verified.
+    Verified(Arc<NamedAuthorities>),
+    /// In the route: the backend's certificate isn't verified.
+    Unverified,
+}
+
+/// How a backend's certificate is verified.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NamedAuthorities {
+    /// The Secret with the CA certificates.
+    pub authorities: CertificateKey,
+    /// The DNS names, one of which the certificate must have; the first is the SNI. Never empty.
+    pub names: Vec<Arc<str>>,
 }
 
 /// `namespace/service:port` or `xbackend:namespace/name`, followed by the policy, if any: `shop/api:80?protocol=h2`.
@@ -158,11 +179,17 @@ impl fmt::Display for ClusterPolicy {
         let tls = self.tls.as_ref().map(|settings| match settings {
             TlsSettings::Policy(policy) => format!("tls={policy}"),
             TlsSettings::Own => "tls=own".to_owned(),
+            TlsSettings::Verified(validation) => {
+                let names = validation.names.join(",");
+                format!("tls=secret:{},{names}", validation.authorities)
+            }
+            TlsSettings::Unverified => "tls=unverified".to_owned(),
         });
         let client = self.client_certificate.as_ref();
         let client = client.map(|certificate| format!("client={certificate}"));
         let best_effort = self.best_effort.then(|| "best-effort".to_owned());
-        let parts = [protocol, tls, client, best_effort];
+        let connections = self.connections.as_ref().map(ToString::to_string);
+        let parts = [protocol, tls, client, best_effort, connections];
         let parts: Vec<String> = parts.into_iter().flatten().collect();
         f.write_str(&parts.join("&"))
     }
@@ -179,6 +206,8 @@ pub struct Cluster {
     pub tls: Option<Arc<UpstreamTls>>,
     /// The limit on retries; `None` for only those of routes.
     pub retries: Option<RetryLimit>,
+    /// How endpoints are selected and checked, if not as by default.
+    pub connections: Option<Arc<ConnectionSettings>>,
 }
 
 impl Cluster {
@@ -189,6 +218,7 @@ impl Cluster {
             protocol: Protocol::Opaque,
             tls: None,
             retries: None,
+            connections: self.connections.clone(),
         }
     }
 

@@ -23,6 +23,7 @@
 
 mod auth;
 mod backend;
+mod connection;
 mod datagrams;
 mod destination;
 mod fleet;
@@ -32,14 +33,18 @@ mod object_name;
 mod pod_service;
 mod port;
 mod route;
+mod route_policy;
 mod tls;
 mod tracing;
 
 pub use auth::{AuthProtocol, ExternalAuth, MAX_HOST_AUTH};
 pub use backend::{
     Authorities, BackendName, CertificateName, Cluster, ClusterKey, ClusterPolicy, Discovery,
-    Endpoint, Endpoints, ExternalHost, Protocol, RetryLimit, TlsSettings, UpstreamTls,
-    Verification,
+    Endpoint, Endpoints, ExternalHost, NamedAuthorities, Protocol, RetryLimit, TlsSettings,
+    UpstreamTls, Verification,
+};
+pub use connection::{
+    Balancing, ConnectionLimits, ConnectionSettings, HealthCheck, HttpCheck, SlowStart,
 };
 pub use datagrams::{DatagramShare, Datagrams};
 pub use destination::DestinationKey;
@@ -57,10 +62,14 @@ pub use object_name::{dns_label, name_hash};
 pub use pod_service::{PodService, PodServiceChange, PodServiceId, XBACKEND_LABEL};
 pub use port::{Port, Transport};
 pub use route::{
-    Action, Cors, Forward, HeaderChanges, HeaderLists, HeaderMatch, List, Mirror, OriginMatch,
-    PartsPerMillion, PathMatch, PathRewrite, QueryMatch, Redirect, RedirectPort, Retry, Route,
-    RouteMatch, RouteTable, RouteTableKey, Session, Target, ValueMatch, VirtualHost,
-    VirtualHostKey, WeightedTarget,
+    Action, Cors, DirectResponse, Forward, HeaderChanges, HeaderLists, HeaderMatch, List, Mirror,
+    OriginMatch, PartsPerMillion, PathMatch, PathRewrite, QueryMatch, Redirect, RedirectPort, Retry,
+    Route, RouteMatch, RouteTable, RouteTableKey, Session, Target, TextMatch, TextPosition, ValueMatch,
+    VirtualHost, VirtualHostKey, WeightedTarget,
 };
-pub use tls::{Certificate, CertificateKey, TlsPolicyKey, TrustBundle, TrustBundleKey};
+pub use route_policy::{
+    CrossScheme, ForwardOptions, HashOf, HashPolicy, InternalRedirects, RateLimit, RoutePolicy,
+    SourceFilter, SourceRange,
+};
+pub use tls::{Certificate, CertificateKey, TlsPolicyKey, TlsVersion, TlsVersions, TrustBundle, TrustBundleKey};
 pub use tracing::{Sampling, SpanAttribute, SpanProperty, SpanValue, Tracing};

@@ -1,7 +1,9 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use crate::{CertificateKey, FleetId, Port, RouteTableKey, Target, Tracing, TrustBundleKey};
+use crate::{
+    CertificateKey, FleetId, Port, RouteTableKey, Target, TlsVersions, Tracing, TrustBundleKey,
+};
 
 /// Identifies a port of a fleet.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -72,6 +74,8 @@ pub struct Termination {
     pub certificates: Vec<CertificateKey>,
     /// How clients' certificates are verified; `None` if clients are not asked for one.
     pub clients: Option<Arc<ClientValidation>>,
+    /// The versions of TLS; `None` for the default.
+    pub versions: Option<TlsVersions>,
 }
 
 /// How clients' certificates are verified.

@@ -3,7 +3,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::{ClusterKey, ExternalAuth, FleetId};
+use crate::{ClusterKey, ExternalAuth, FleetId, ForwardOptions, RoutePolicy};
 
 /// Identifies a route table: the hosts and routes of all listeners on a port.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -84,6 +84,8 @@ pub struct Route {
     pub session: Option<Arc<Session>>,
     /// The check before the action. Preflight requests that [`Route::cors`] permits are answered without it.
     pub auth: Option<Arc<ExternalAuth>>,
+    /// The limits on requests before the action; usually none.
+    pub policy: Option<Arc<RoutePolicy>>,
 }
 
 impl Route {
@@ -104,6 +106,7 @@ impl Route {
             cors: None,
             session: None,
             auth: None,
+            policy: None,
         }
     }
 
@@ -111,7 +114,7 @@ impl Route {
     pub fn clusters(&self) -> impl Iterator<Item = &ClusterKey> {
         let forward = match &self.action {
             Action::Forward(forward) => Some(forward),
-            Action::Redirect(_) | Action::Respond(_) => None,
+            Action::Redirect(_) | Action::Respond(_) | Action::RespondWith(_) => None,
         };
         let forwards = forward.into_iter().flat_map(|forward| {
             let targets = forward.targets.iter();
@@ -149,6 +152,9 @@ pub enum PathMatch {
     /// Whole segments: `/a` matches `/a`, `/a/` and `/a/b`, but not `/ab`. Has no trailing slash, except `/` itself,
     /// which matches all paths.
     Prefix(String),
+    /// Any path that starts with this text: `/a` matches `/a`, `/a/b` and `/ab`. Starts with a slash; `/` is
+    /// [`PathMatch::Prefix`].
+    StartsWith(String),
     /// The whole path matches this RE2 expression.
     Regex(String),
 }
@@ -171,13 +177,47 @@ pub struct QueryMatch {
     pub value: ValueMatch,
 }
 
-/// A condition on a value.
+/// A condition on the value of a header or query parameter.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ValueMatch {
     /// Equal, case-sensitive.
     Exact(String),
     /// The whole value matches this RE2 expression.
     Regex(String),
+    /// There is a value, which may be empty.
+    Present,
+    /// There is no value. Only for headers.
+    Absent,
+    /// The value contains a text.
+    Text(Box<TextMatch>),
+    /// The value doesn't satisfy a condition. Only for headers.
+    Not(Box<ValueMatch>),
+    /// Like [`ValueMatch::Not`], but a missing header counts as an empty value instead of never matching.
+    NotOrAbsent(Box<ValueMatch>),
+}
+
+/// A text in a value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TextMatch {
+    /// Never empty.
+    pub text: String,
+    /// Where it has to be.
+    pub position: TextPosition,
+    /// Whether upper and lower case are equal.
+    pub ignore_case: bool,
+}
+
+/// Where a text has to be in a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TextPosition {
+    /// It is the whole value.
+    Whole,
+    /// At the start.
+    Start,
+    /// At the end.
+    End,
+    /// Anywhere.
+    Anywhere,
 }
 
 /// A share of requests, in millionths: 0..=1,000,000.
@@ -193,6 +233,17 @@ pub enum Action {
     Redirect(Box<Redirect>),
     /// Respond with this status and no body.
     Respond(u16),
+    /// Respond with a status and a body.
+    RespondWith(Box<DirectResponse>),
+}
+
+/// A response that the gateway generates.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DirectResponse {
+    /// The status.
+    pub status: u16,
+    /// The body; plain text.
+    pub body: String,
 }
 
 /// How requests are forwarded.
@@ -215,6 +266,8 @@ pub struct Forward {
     pub try_timeout: Option<Duration>,
     /// The retry policy; `None` for no retries.
     pub retry: Option<Retry>,
+    /// Rarely used options.
+    pub options: Option<Box<ForwardOptions>>,
 }
 
 /// A target and its weight.
@@ -261,6 +314,9 @@ pub enum PathRewrite {
     Full(String),
     /// Replaces the prefix matched by [`PathMatch::Prefix`]; the result has exactly one slash before the rest.
     Prefix(String),
+    /// Replaces the text matched by [`PathMatch::StartsWith`] or [`PathMatch::Exact`], without regard to slashes; for
+    /// a [`PathMatch::Prefix`], the text of the prefix.
+    Text(String),
 }
 
 /// A cluster that gets copies of requests and whose responses are ignored.
@@ -275,8 +331,11 @@ pub struct Mirror {
 /// When requests are retried.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Retry {
-    /// The maximum number of retries; at least 1. Failed connections are always retried.
+    /// The maximum number of retries; at least 1.
     pub attempts: u32,
+    /// The failures to retry besides `codes`, as HTTPProxy names them (`5xx`, `connect-failure`); if empty, those
+    /// after which the backend can't have processed the request. Sorted.
+    pub on: Vec<String>,
     /// The statuses to retry. Sorted.
     pub codes: Vec<u16>,
     /// The minimum backoff.
@@ -313,7 +372,7 @@ pub enum RedirectPort {
 #[derive(Clone, Default)]
 pub struct HeaderChanges(Option<Box<HeaderLists>>);
 
-/// Changes to headers. Each name is in at most one of the three lists.
+/// Changes to headers. Each name is in at most one of the lists.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct HeaderLists {
     /// Replace all values with this one.
@@ -322,6 +381,9 @@ pub struct HeaderLists {
     pub add: Vec<(String, String)>,
     /// Remove.
     pub remove: Vec<String>,
+    /// Replace all values with one that contains references to the request or response, as HTTPProxy writes them
+    /// (`%REQ(x-id)%`). Other percent signs are doubled.
+    pub computed: Vec<(String, String)>,
 }
 
 impl HeaderLists {
@@ -329,11 +391,15 @@ impl HeaderLists {
         set: Vec::new(),
         add: Vec::new(),
         remove: Vec::new(),
+        computed: Vec::new(),
     };
 
     /// True if there are no changes.
     pub fn is_empty(&self) -> bool {
-        self.set.is_empty() && self.add.is_empty() && self.remove.is_empty()
+        self.set.is_empty()
+            && self.add.is_empty()
+            && self.remove.is_empty()
+            && self.computed.is_empty()
     }
 }
 

@@ -62,6 +62,8 @@ pub enum TrustBundleKey {
         /// Name of the XBackend.
         name: Arc<str>,
     },
+    /// The CA certificates in a Secret.
+    Secret(CertificateKey),
     /// Verifies a gateway's clients.
     Clients {
         /// Namespace of the gateway.
@@ -73,12 +75,13 @@ pub enum TrustBundleKey {
     },
 }
 
-/// `ca:namespace/name`, `ca:xbackend:namespace/name`, `clients:namespace/gateway` or `clients:namespace/gateway:port`.
+/// `ca:namespace/name`, `ca:xbackend:namespace/name`, `ca:secret:namespace/name`, `clients:namespace/gateway` or `clients:namespace/gateway:port`.
 impl fmt::Display for TrustBundleKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Policy(policy) => write!(f, "ca:{policy}"),
             Self::XBackend { namespace, name } => write!(f, "ca:xbackend:{namespace}/{name}"),
+            Self::Secret(secret) => write!(f, "ca:secret:{secret}"),
             Self::Clients {
                 namespace,
                 gateway,
@@ -96,4 +99,22 @@ impl fmt::Display for TrustBundleKey {
 pub struct TrustBundle {
     /// PEM, without duplicates. Never empty.
     pub certificates: Arc<[u8]>,
+}
+
+/// The versions of TLS that clients may use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TlsVersions {
+    /// The oldest.
+    pub min: TlsVersion,
+    /// The newest; at least the oldest.
+    pub max: TlsVersion,
+}
+
+/// A version of TLS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum TlsVersion {
+    /// TLS 1.2.
+    V1_2,
+    /// TLS 1.3.
+    V1_3,
 }

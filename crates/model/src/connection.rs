@@ -1,0 +1,145 @@
+//! Settings of connections to backends that few backends have.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How requests are distributed over the endpoints of a cluster, and how endpoints are checked.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ConnectionSettings {
+    /// How an endpoint is selected; `None` for the default.
+    pub balancing: Option<Balancing>,
+    /// Active health checks; `None` for none.
+    pub health: Option<Arc<HealthCheck>>,
+    /// How the load of a new endpoint grows; `None`: at once.
+    pub slow_start: Option<SlowStart>,
+    /// How long a connection may have no requests; zero for no limit, `None` for the default.
+    pub idle_timeout: Option<Duration>,
+    /// Bounds on connections and requests; `None` for none.
+    pub limits: Option<ConnectionLimits>,
+}
+
+/// How an endpoint is selected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Balancing {
+    /// One after the other.
+    RoundRobin,
+    /// The one with fewer requests of two random ones.
+    LeastRequest,
+    /// Any.
+    Random,
+    /// By the route's [`HashPolicy`](crate::HashPolicy)s, such that few requests move when endpoints change.
+    Hash,
+}
+
+/// A health check of endpoints.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct HealthCheck {
+    /// An HTTP request; `None`: a TCP connection.
+    pub http: Option<HttpCheck>,
+    /// The time between checks.
+    pub interval: Duration,
+    /// The time limit of a check.
+    pub timeout: Duration,
+    /// The number of failures after which an endpoint gets no requests.
+    pub unhealthy: u32,
+    /// The number of successes after which it gets requests again.
+    pub healthy: u32,
+    /// The port of the check; `None` for that of requests.
+    pub port: Option<u16>,
+}
+
+/// The request of a health check.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct HttpCheck {
+    /// The path.
+    pub path: Arc<str>,
+    /// The Host header; if empty, the name of the cluster.
+    pub host: Arc<str>,
+    /// The statuses of healthy endpoints, as ranges without their ends; if empty, 200.
+    pub statuses: Vec<(u16, u16)>,
+}
+
+/// How the load of a new endpoint grows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SlowStart {
+    /// The time until it has its full load.
+    pub window: Duration,
+    /// How fast the load grows, in thousandths: 1000 for linearly, more for faster at first.
+    pub aggression: u32,
+    /// The load at the start, in percent of the full load.
+    pub min_percent: u32,
+}
+
+/// Bounds on connections and requests to a cluster, for each Envoy. `None` for none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ConnectionLimits {
+    /// Connections.
+    pub connections: Option<u32>,
+    /// Requests that wait for a connection.
+    pub pending: Option<u32>,
+    /// Requests in progress.
+    pub requests: Option<u32>,
+    /// Retries in progress.
+    pub retries: Option<u32>,
+    /// Connections to each endpoint.
+    pub connections_per_endpoint: Option<u32>,
+}
+
+/// Different settings have different texts.
+impl fmt::Display for ConnectionSettings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut parts = Vec::new();
+        let millis = |duration: &Duration| format!("{}ms", duration.as_millis());
+        if let Some(balancing) = self.balancing {
+            let balancing = match balancing {
+                Balancing::RoundRobin => "round-robin",
+                Balancing::LeastRequest => "least-request",
+                Balancing::Random => "random",
+                Balancing::Hash => "hash",
+            };
+            parts.push(format!("lb={balancing}"));
+        }
+        if let Some(health) = &self.health {
+            let (interval, timeout) = (millis(&health.interval), millis(&health.timeout));
+            let (unhealthy, healthy) = (health.unhealthy, health.healthy);
+            let mut text = format!("health={interval},{timeout},{unhealthy},{healthy}");
+            if let Some(port) = health.port {
+                text += &format!(",port:{port}");
+            }
+            if let Some(http) = &health.http {
+                // Neither has a comma: a path with one would be ambiguous.
+                let path = http.path.replace('%', "%25").replace(',', "%2C");
+                text += &format!(",{},{path}", http.host);
+                for (start, end) in &http.statuses {
+                    text += &format!(",{start}-{end}");
+                }
+            }
+            parts.push(text);
+        }
+        if let Some(SlowStart {
+            window,
+            aggression,
+            min_percent,
+        }) = &self.slow_start
+        {
+            let window = millis(window);
+            parts.push(format!("slow-start={window},{aggression},{min_percent}"));
+        }
+        if let Some(idle) = &self.idle_timeout {
+            parts.push(format!("idle={}", millis(idle)));
+        }
+        if let Some(limits) = &self.limits {
+            let all = [
+                limits.connections,
+                limits.pending,
+                limits.requests,
+                limits.retries,
+                limits.connections_per_endpoint,
+            ];
+            let all = all.map(|limit| limit.map_or_else(String::new, |limit| limit.to_string()));
+            parts.push(format!("limits={}", all.join(",")));
+        }
+        f.write_str(&parts.join("&"))
+    }
+}

@@ -1,0 +1,112 @@
+//! Options of routes that few routes have.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+/// Options of [`Forward`](crate::Forward).
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ForwardOptions {
+    /// How long a stream may have no traffic; zero for no limit, `None` for the default.
+    pub idle_timeout: Option<Duration>,
+    /// The Host header for the backend is the value of this request header, if the request has it.
+    pub host_from_header: Option<String>,
+    /// What selects the endpoint of clusters that hash requests, in order.
+    pub hash: Vec<HashPolicy>,
+    /// Follows redirects of the backend instead of passing them on; `None`: never.
+    pub internal_redirects: Option<InternalRedirects>,
+}
+
+/// A part of a request that selects an endpoint.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HashPolicy {
+    /// The part.
+    pub of: HashOf,
+    /// Whether later policies are ignored if the request has this part.
+    pub terminal: bool,
+}
+
+/// A part of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HashOf {
+    /// A header.
+    Header(String),
+    /// A query parameter.
+    Query(String),
+    /// The client's address.
+    Source,
+    /// A session cookie, which the gateway sets if it is missing.
+    Cookie {
+        /// The name.
+        name: String,
+        /// The path.
+        path: String,
+    },
+}
+
+/// Redirects that the gateway follows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InternalRedirects {
+    /// The maximum number for one request; at least 1.
+    pub max: u32,
+    /// The statuses: 301, 302, 303, 307 or 308. Never empty, sorted.
+    pub codes: Vec<u16>,
+    /// Whether redirects to another scheme are followed.
+    pub cross_scheme: CrossScheme,
+    /// Whether a redirect to a route that has already redirected the request is passed on to the client.
+    pub deny_repeated: bool,
+}
+
+/// Whether redirects to another scheme are followed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CrossScheme {
+    /// Never.
+    Never,
+    /// Only from HTTPS to HTTP, and only if the request was encrypted.
+    SafeOnly,
+    /// Always.
+    Always,
+}
+
+/// Limits on requests.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RoutePolicy {
+    /// The addresses of clients whose requests pass; all others get 403.
+    pub sources: Option<SourceFilter>,
+    /// The rate of requests, for each Envoy.
+    pub rate: Option<RateLimit>,
+}
+
+/// Addresses of clients.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SourceFilter {
+    /// Whether the listed addresses pass; if false, all others do.
+    pub allow: bool,
+    /// Never empty.
+    pub ranges: Vec<SourceRange>,
+}
+
+/// A range of addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SourceRange {
+    /// An address of the range.
+    pub address: IpAddr,
+    /// The length of the prefix that addresses of the range share.
+    pub prefix: u8,
+    /// Whether the address of the connection counts; if false, the one in `X-Forwarded-For` as far as it is trusted.
+    pub peer: bool,
+}
+
+/// A limit on the rate of requests.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RateLimit {
+    /// The requests permitted per interval.
+    pub requests: u32,
+    /// The interval.
+    pub interval: Duration,
+    /// Requests permitted in addition, while fewer were sent before.
+    pub burst: u32,
+    /// The status of rejected requests.
+    pub status: u16,
+    /// Headers of rejected requests' responses, to add.
+    pub response_headers: Vec<(String, String)>,
+}
