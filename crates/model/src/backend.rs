@@ -2,9 +2,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use crate::{
-    CertificateKey, ConnectionSettings, TlsPolicyKey, Transport, TrustBundleKey,
-};
+use crate::{CertificateKey, ConnectionSettings, TlsPolicyKey, Transport, TrustBundleKey};
 
 /// Identifies a cluster: one backend with one policy. Routes share clusters, so connections, health and statistics are
 /// per backend, not per route. A backend used with two policies or client certificates is two clusters.
@@ -70,8 +68,9 @@ impl ClusterKey {
             (TlsSettings::Verified(validation), _) => {
                 TrustBundleKey::Secret(validation.authorities.clone())
             }
-            (TlsSettings::Own, BackendName::ServicePort { .. })
-            | (TlsSettings::Unverified, _) => return None,
+            (TlsSettings::Own, BackendName::ServicePort { .. }) | (TlsSettings::Unverified, _) => {
+                return None;
+            }
         })
     }
 

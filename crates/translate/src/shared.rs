@@ -1,5 +1,5 @@
 //! Shared by all configuration sources: listeners, ports, hosts, connections and datagrams, which merge the rows of
-//! all sources; hostnames, references and grants, certificates, client certificates, CAs, Services, and the
+//! all sources; the fleet of objects without a Gateway; hostnames, references and grants, certificates, client certificates, CAs, Services, and the
 //! Services of XBackends.
 
 pub(crate) mod authorities;
@@ -8,6 +8,7 @@ pub(crate) mod client_certificates;
 pub(crate) mod connections;
 pub(crate) mod covering;
 pub(crate) mod datagrams;
+pub(crate) mod default_fleet;
 pub(crate) mod grants;
 pub(crate) mod headers;
 pub mod hostname;

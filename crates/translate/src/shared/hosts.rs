@@ -49,6 +49,8 @@ pub struct RankedMatch {
     pub order: (usize, usize),
     /// Usually one; several if requests are split before they are modified.
     pub routes: Vec<Arc<Route>>,
+    /// Replaces the routes on listeners without TLS, usually with a redirect to HTTPS.
+    pub without_tls: Option<Arc<Route>>,
 }
 
 /// The attachments of an object.
@@ -287,9 +289,13 @@ fn routes(
             .then_with(|| a_rules.seniority.cmp(&b_rules.seniority))
             .then_with(|| a.order.cmp(&b.order))
     });
+    let secure = listeners.iter().any(|point| point.protocol.is_tls());
     let mut routes: Vec<Arc<Route>> = Vec::new();
     for (_, _, entry) in entries {
-        routes.extend(entry.routes.iter().cloned());
+        match &entry.without_tls {
+            Some(route) if !secure => routes.push(Arc::clone(route)),
+            _ => routes.extend(entry.routes.iter().cloned()),
+        }
         // Routes after a catch-all are unreachable.
         if routes.last().is_some_and(|route| takes_everything(route)) {
             break;

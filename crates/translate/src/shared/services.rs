@@ -8,12 +8,15 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::api::discovery::v1 as discovery;
-use sesame_api::NamespacedName;
+use sesame_api::{Kind, NamespacedName, ObjectKey};
+use sesame_engine::{Reader, Table};
 use sesame_model::{
-    Cluster, ClusterKey, ClusterPolicy, Discovery, Endpoint, Endpoints, Protocol, Session,
-    Transport, XBACKEND_LABEL,
+    Authorities, CertificateName, Cluster, ClusterKey, ClusterPolicy, ConnectionSettings,
+    Discovery, Endpoint, Endpoints, Protocol, Session, TlsSettings, Transport, TrustBundleKey,
+    UpstreamTls, Verification, XBACKEND_LABEL,
 };
 
+use super::authorities::AuthorityState;
 use super::pod_services::{self, Selection};
 
 /// The label on an EndpointSlice that names its Service.
@@ -300,6 +303,7 @@ pub fn backend(
             protocol,
             tls: None,
             retries: None,
+            connections: connections(policy),
         });
     }
     match protocol(port.app_protocol.as_deref()) {
@@ -309,8 +313,9 @@ pub fn backend(
                 protocol: policy
                     .and_then(|policy| policy.protocol)
                     .unwrap_or(protocol),
-                tls: tls.then(Arc::default),
+                tls: upstream_tls(key, tls),
                 retries: None,
+                connections: connections(policy),
             };
             Backend::Serves(cluster)
         }
@@ -319,6 +324,57 @@ pub fn backend(
              kubernetes.io/h2c, kubernetes.io/ws or kubernetes.io/wss",
             port.app_protocol.as_deref().unwrap_or_default()
         )),
+    }
+}
+
+fn connections(policy: Option<&ClusterPolicy>) -> Option<Arc<ConnectionSettings>> {
+    policy?.connections.clone()
+}
+
+/// The TLS settings of a route, or those of the Service's `appProtocol`. Those of policies are added later.
+fn upstream_tls(key: &ClusterKey, of_service: bool) -> Option<Arc<UpstreamTls>> {
+    match key.tls() {
+        Some(TlsSettings::Verified(validation)) => {
+            let names = validation.names.iter().cloned();
+            Some(Arc::new(UpstreamTls {
+                server_name: validation.names.first().cloned(),
+                verification: Some(Verification {
+                    authorities: Authorities::Bundle(TrustBundleKey::Secret(
+                        validation.authorities.clone(),
+                    )),
+                    names: names.map(CertificateName::Dns).collect(),
+                }),
+                client_certificate: None,
+            }))
+        }
+        Some(TlsSettings::Unverified) => Some(Arc::default()),
+        Some(TlsSettings::Policy(_) | TlsSettings::Own) | None => of_service.then(Arc::default),
+    }
+}
+
+/// A backend with TLS settings of a route: it is refused if its certificate can't be verified.
+pub(crate) fn verifiable(
+    reader: &mut Reader<'_>,
+    authorities: Table<ObjectKey, AuthorityState>,
+    tls: &TlsSettings,
+    backend: Backend,
+) -> Backend {
+    let TlsSettings::Verified(validation) = tls else {
+        return backend;
+    };
+    let secret = &validation.authorities;
+    let secret = ObjectKey::new(
+        Kind::Secret,
+        Arc::clone(&secret.namespace),
+        Arc::clone(&secret.name),
+    );
+    let valid = matches!(
+        reader.get(authorities, &secret).as_deref(),
+        Some(AuthorityState::Valid(_))
+    );
+    match backend {
+        Backend::Serves(cluster) if !valid => Backend::Refused(cluster),
+        backend => backend,
     }
 }
 
