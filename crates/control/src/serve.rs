@@ -64,6 +64,18 @@ pub struct ServeConfig {
     pub admin: Option<SocketAddr>,
 }
 
+impl ServeConfig {
+    /// The namespaces where fleets may run: the watched ones, and Sesame's own, where the default fleet runs. `None`
+    /// means all.
+    fn fleet_namespaces(&self) -> Option<Vec<String>> {
+        let mut namespaces = self.watch_namespaces.clone()?;
+        if !namespaces.contains(&self.namespace) {
+            namespaces.push(self.namespace.clone());
+        }
+        Some(namespaces)
+    }
+}
+
 /// How Envoys run.
 #[derive(Clone, Debug)]
 pub enum Envoys {

@@ -376,7 +376,7 @@ fn runner(
             };
             let mut settings =
                 fleets::FleetsConfig::new(&config.namespace, envoy_image, sidecar_image);
-            settings.namespaces.clone_from(&config.watch_namespaces);
+            settings.namespaces = config.fleet_namespaces();
             let (provisioner, mut states) = fleets::start(client.clone(), settings);
             let updates = Arc::new(FleetUpdates::default());
             let (queue, translator) = (Arc::clone(&updates), translator.downgrade());
