@@ -85,6 +85,9 @@ pub(crate) struct LocalArgs {
     /// Add this number to each Gateway port to get the port that Envoy listens on
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) port_offset: u16,
+    /// Name of the ingress class that Sesame implements; IngressClasses with Sesame's controller name also count
+    #[arg(long, value_name = "NAME", default_value = sesame_control::INGRESS_CLASS)]
+    pub(crate) ingress_class: String,
     /// Split route tables into shards, so that Envoy's cost per change doesn't grow with the number of hosts
     #[arg(long, value_name = "WHEN", value_enum, default_value_t)]
     pub(crate) route_shards: RouteShards,
@@ -174,6 +177,9 @@ pub(crate) struct TranslateArgs {
     /// Add this number to each Gateway port to get the port that Envoy listens on
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) port_offset: u16,
+    /// Name of the ingress class that Sesame implements; IngressClasses with Sesame's controller name also count
+    #[arg(long, value_name = "NAME", default_value = sesame_control::INGRESS_CLASS)]
+    pub(crate) ingress_class: String,
     /// Split route tables into shards, so that Envoy's cost per change doesn't grow with the number of hosts
     #[arg(long, value_name = "WHEN", value_enum, default_value_t)]
     pub(crate) route_shards: RouteShards,

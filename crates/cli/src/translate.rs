@@ -54,7 +54,8 @@ pub(crate) fn run(args: &TranslateArgs) -> Result<ExitCode> {
         .gateway
         .as_ref()
         .map(|gateway| sets_of(&snapshot, gateway));
-    let mut translation = sesame_control::translate(snapshot.objects, options);
+    let mut translation =
+        sesame_control::translate_with_class(snapshot.objects, &args.ingress_class, options);
     if let (Some(gateway), Some(sets)) = (&args.gateway, sets) {
         filter_by_gateway(&mut translation, gateway, &sets)?;
     }

@@ -44,6 +44,8 @@ pub struct ServeConfig {
     pub replica: String,
     /// The namespaces to watch; `None` means all.
     pub watch_namespaces: Option<Vec<String>>,
+    /// The name of the ingress class that Sesame implements.
+    pub ingress_class: String,
     /// How Envoys run.
     pub envoys: Envoys,
     /// Address of the xDS server.

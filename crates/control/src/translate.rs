@@ -11,6 +11,7 @@ use serde_json::Value;
 use sesame_api::{Object, ObjectKey};
 use sesame_envoy::{Options, ResourceChange, names, render};
 use sesame_model::{FleetId, FleetRequest};
+use sesame_translate::settings::{INGRESS_CLASS, Mode, Settings};
 
 use crate::core::{Core, Input};
 use crate::plan::Planner;
@@ -72,11 +73,24 @@ impl Serialize for StatusView {
     }
 }
 
-/// Translates objects. The last object of a key wins.
+/// Translates objects with the default settings. The last object of a key wins.
 ///
 /// If the GatewayClass `sesame` isn't among them, it is added, without a status in the outcome.
 pub fn translate(objects: Vec<Object>, options: Options) -> Translation {
-    let mut core = Core::new(options);
+    translate_with_class(objects, INGRESS_CLASS, options)
+}
+
+/// Like [`translate`], with the name of the ingress class that Sesame implements.
+pub fn translate_with_class(
+    objects: Vec<Object>,
+    ingress_class: &str,
+    options: Options,
+) -> Translation {
+    let settings = Settings {
+        ingress_class: ingress_class.into(),
+        ..Settings::new(Mode::Local)
+    };
+    let mut core = Core::local(settings, options);
     let before = core.apply(objects.into_iter().map(Input::Upsert)).resources;
     let requests: BTreeMap<FleetId, FleetRequest> = core
         .engine()

@@ -40,6 +40,9 @@ pub(crate) struct ServeArgs {
     /// Namespaces to watch [default: all]
     #[arg(long, value_name = "NAMESPACE", value_delimiter = ',')]
     pub(crate) watch_namespaces: Vec<String>,
+    /// Name of the ingress class that Sesame implements; IngressClasses with Sesame's controller name also count
+    #[arg(long, value_name = "NAME", default_value = sesame_control::INGRESS_CLASS)]
+    pub(crate) ingress_class: String,
     /// Listen address of the xDS server (mutual TLS)
     #[arg(long, value_name = "IP:PORT", default_value = "0.0.0.0:18000")]
     pub(crate) xds: SocketAddr,
