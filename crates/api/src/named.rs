@@ -241,6 +241,25 @@ mod tests {
             of("XBackend", &[]),
             ["Secret/certs/client", "ConfigMap/shop/ca"]
         );
+        assert_eq!(
+            of("HTTPProxy", &[]),
+            [
+                "Secret/certs/revoked",
+                "Secret/certs/shop",
+                "Secret/shop/backend-ca",
+                "Secret/shop/clients",
+                "Secret/shop/db-ca",
+                "Secret/shop/issuer-ca",
+                "Secret/shop/keys"
+            ]
+        );
+        assert_eq!(of("ExtensionService", &[]), ["Secret/auth/check-ca"]);
+        assert_eq!(of("Ingress", &[]), ["Secret/shop/shop"]);
+        let annotations = json!({"projectsesame.io/tls-cert-namespace": "certs"});
+        assert_eq!(
+            of("Ingress", &[("/metadata/annotations", annotations)]),
+            ["Secret/certs/shop"]
+        );
         assert_eq!(of("HTTPRoute", &[]), [""; 0]);
         let reference = |value| [("/spec/parametersRef", value)];
         assert_eq!(of("GatewayClass", &[]), [""; 0]);
@@ -248,6 +267,16 @@ mod tests {
         assert_eq!(of("GatewayClass", &reference(there)), ["ConfigMap/ns/p"]);
         let nowhere = json!({"group": "", "kind": "ConfigMap", "name": "p"});
         assert_eq!(of("GatewayClass", &reference(nowhere)), [""; 0]);
+    }
+
+    #[test]
+    fn a_reference_to_a_secret_may_have_a_namespace() {
+        let of = |reference| secret_name(&"shop".into(), reference).map(|name| name.to_string());
+        assert_eq!(of("a").as_deref(), Some("shop/a"));
+        assert_eq!(of("certs/a").as_deref(), Some("certs/a"));
+        for incomplete in ["", "/a", "certs/"] {
+            assert_eq!(of(incomplete), None, "{incomplete}");
+        }
     }
 
     #[test]
