@@ -6,13 +6,17 @@
 //! unknown ones. Objects from an API server are not validated again.
 
 mod core;
+pub(crate) mod extension_service;
 mod filter;
 pub(crate) mod gateway;
+pub(crate) mod http_proxy;
 pub(crate) mod http_route;
+pub(crate) mod ingress;
 pub(crate) mod policy;
 mod reference;
 pub(crate) mod route;
 mod text;
+pub(crate) mod tls_certificate_delegation;
 pub(crate) mod xbackend;
 
 use std::collections::HashSet;

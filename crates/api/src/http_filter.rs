@@ -24,8 +24,10 @@ pub struct HeaderModifier {
 
 /// A header and its value.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HttpHeader {
     /// The name, case-insensitive.
+    #[cfg_attr(feature = "schema", schemars(length(min = 1)))]
     pub name: Arc<str>,
     /// The value.
     pub value: Arc<str>,

@@ -6,8 +6,11 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::backend_tls_policy::{BackendTLSPolicy, BackendTlsValidation};
+use crate::extension_service::ExtensionService;
 use crate::gateway::{Gateway, GatewayTls};
 use crate::gateway_class::GatewayClass;
+use crate::http_proxy::{HTTPProxy, HttpProxyVirtualHost, UpstreamValidation};
+use crate::ingress::Ingress;
 use crate::key::{NamespacedName, ObjectKey};
 use crate::kind::{Kind, Object};
 use crate::listener::{FrontendTls, Listener};
@@ -21,6 +24,16 @@ pub fn references(object: &Object) -> Vec<ObjectKey> {
     let mut named = Named::default();
     object.resource().references(&mut named);
     named.0.into_iter().collect()
+}
+
+/// The Secret that a reference means: `name`, in the given namespace, or `namespace/name`. `None` if a part is empty.
+pub fn secret_name(namespace: &Arc<str>, reference: &str) -> Option<NamespacedName> {
+    let (namespace, name) = match reference.split_once('/') {
+        Some((namespace, name)) => (namespace.into(), name),
+        None => (Arc::clone(namespace), reference),
+    };
+    let complete = !namespace.is_empty() && !name.is_empty();
+    complete.then(|| NamespacedName::new(namespace, name))
 }
 
 /// The Secrets and ConfigMaps found so far.
@@ -91,6 +104,73 @@ impl Named {
         }
         if let Some(certificate) = &tls.client_certificate_ref {
             self.add(certificate.known_kind(), certificate.resolve(namespace));
+        }
+    }
+
+    pub(crate) fn by_http_proxy(&mut self, proxy: &HTTPProxy) {
+        let (namespace, spec) = (&proxy.meta.namespace, &proxy.spec);
+        if let Some(host) = &spec.virtual_host {
+            self.by_virtual_host(namespace, host);
+        }
+        let of_routes = spec.routes.iter().flat_map(|route| &route.services);
+        let of_connections = spec.tcp_proxy.iter().flat_map(|tcp| &tcp.services);
+        for service in of_routes.chain(of_connections) {
+            self.by_upstream_validation(namespace, service.validation.as_deref());
+        }
+    }
+
+    fn by_virtual_host(&mut self, namespace: &Arc<str>, host: &HttpProxyVirtualHost) {
+        if let Some(tls) = &host.tls {
+            let clients = tls.client_validation.as_deref();
+            let authority = clients.and_then(|clients| clients.ca_secret.as_deref());
+            let revoked = clients.and_then(|clients| clients.crl_secret.as_deref());
+            let secrets = [tls.secret_name.as_deref(), authority, revoked];
+            for secret in secrets.into_iter().flatten() {
+                self.secret(namespace, secret);
+            }
+        }
+        for provider in &host.jwt_providers {
+            if let Some(local) = &provider.local_jwks {
+                self.secret(namespace, &local.secret_name);
+            }
+            let remote = provider.remote_jwks.as_deref();
+            let validation = remote.and_then(|remote| remote.validation.as_deref());
+            self.by_upstream_validation(namespace, validation);
+        }
+    }
+
+    pub(crate) fn by_extension_service(&mut self, service: &ExtensionService) {
+        let validation = service.spec.validation.as_deref();
+        self.by_upstream_validation(&service.meta.namespace, validation);
+    }
+
+    pub(crate) fn by_ingress(&mut self, ingress: &Ingress) {
+        let namespace = ingress.tls_namespace();
+        let secrets = ingress
+            .spec
+            .tls
+            .iter()
+            .filter_map(|tls| tls.secret_name.as_deref());
+        for secret in secrets.filter(|secret| !secret.is_empty()) {
+            let name = NamespacedName::new(Arc::clone(&namespace), secret);
+            self.add(Some(Kind::Secret), name);
+        }
+    }
+
+    fn by_upstream_validation(
+        &mut self,
+        namespace: &Arc<str>,
+        validation: Option<&UpstreamValidation>,
+    ) {
+        if let Some(validation) = validation {
+            self.secret(namespace, &validation.ca_secret);
+        }
+    }
+
+    /// Adds a Secret that is named as `name` or `namespace/name`.
+    fn secret(&mut self, namespace: &Arc<str>, reference: &str) {
+        if let Some(name) = secret_name(namespace, reference) {
+            self.add(Some(Kind::Secret), name);
         }
     }
 

@@ -68,16 +68,10 @@ pub(crate) fn run(args: &TranslateArgs) -> Result<ExitCode> {
     })
 }
 
-/// Prints errors in files, and objects that are not supported yet.
+/// Prints errors in files.
 fn report(snapshot: &Snapshot) {
     for error in &snapshot.errors {
         output::warn(format_args!("{error}"));
-    }
-    let mut reported = BTreeSet::new();
-    for object in &snapshot.unsupported {
-        if reported.insert(&object.object) {
-            output::warn(format_args!("{object}"));
-        }
     }
 }
 

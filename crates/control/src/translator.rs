@@ -19,7 +19,7 @@ use sesame_api::{Kind, ObjectKey, Release};
 use sesame_fleet::kube::pod_services::PodServiceWriter;
 use sesame_model::{FleetId, FleetRequest, FleetState, PodServiceId, Port};
 use sesame_sources::change::Change;
-use sesame_sources::files::{ChangeSet, Unsupported};
+use sesame_sources::files::ChangeSet;
 use sesame_status::Writer;
 use sesame_translate::fleet::Rejected;
 use sesame_xds as xds;
@@ -128,8 +128,6 @@ pub(crate) struct Translator {
     rejected: BTreeSet<Rejected>,
     /// Fleets in the registry.
     published: BTreeSet<FleetId>,
-    /// Unsupported objects that have been reported.
-    reported_unsupported: BTreeSet<String>,
     /// The core's last count of replaced listeners.
     replaced: u64,
     /// When the connections of the last replaced listeners have drained.
@@ -196,7 +194,6 @@ impl Translator {
             started: BTreeSet::new(),
             rejected: BTreeSet::new(),
             published: BTreeSet::new(),
-            reported_unsupported: BTreeSet::new(),
             replaced: 0,
             settled_at: None,
         }
@@ -376,9 +373,6 @@ impl Translator {
         for problem in &new {
             self.emit(RunEvent::Problem(ProblemView::from(problem)));
         }
-        for object in &set.unsupported {
-            self.report_unsupported(object);
-        }
     }
 
     fn handle_change(&mut self, change: Change, turn: &mut Turn) {
@@ -488,16 +482,6 @@ impl Translator {
                 gateways: self.serving.len(),
                 after_ms: millis(self.start.elapsed()),
             });
-        }
-    }
-
-    /// Reports an unsupported object, once.
-    fn report_unsupported(&mut self, object: &Unsupported) {
-        if self.reported_unsupported.len() < crate::event::MAX_LIST_LEN
-            && self.reported_unsupported.insert(object.object.clone())
-        {
-            let message = object.to_string();
-            self.emit(RunEvent::Note { message });
         }
     }
 

@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use sesame_api::{
-    BackendTLSPolicy, GRPCRoute, Gateway, GatewayClass, HTTPRoute, Kind, ListenerSet,
-    NamespacedName, Object, ObjectKey, ReferenceGrant, Release, TCPRoute, TLSRoute, UDPRoute,
-    XBackend, XBackendTrafficPolicy, XListenerSet, XTelemetryPolicy,
+    BackendTLSPolicy, ExtensionService, GRPCRoute, Gateway, GatewayClass, HTTPProxy, HTTPRoute,
+    Ingress, IngressClass, Kind, ListenerSet, NamespacedName, Object, ObjectKey, ReferenceGrant,
+    Release, TCPRoute, TLSCertificateDelegation, TLSRoute, UDPRoute, XBackend,
+    XBackendTrafficPolicy, XListenerSet, XTelemetryPolicy,
 };
 use sesame_engine::{Batch, Builder, Engine, Index, Reader, Table};
 use sesame_model::{FleetId, FleetState};
@@ -37,6 +38,11 @@ pub struct Inputs {
     pub(crate) xbackends: Table<ObjectKey, XBackend>,
     pub(crate) backend_traffic_policies: Table<ObjectKey, XBackendTrafficPolicy>,
     pub(crate) telemetry_policies: Table<ObjectKey, XTelemetryPolicy>,
+    pub(crate) http_proxies: Table<ObjectKey, HTTPProxy>,
+    pub(crate) tls_certificate_delegations: Table<NamespacedName, TLSCertificateDelegation>,
+    pub(crate) extension_services: Table<ObjectKey, ExtensionService>,
+    pub(crate) ingresses: Table<ObjectKey, Ingress>,
+    pub(crate) ingress_classes: Table<Arc<str>, IngressClass>,
     pub(crate) reference_grants: Table<NamespacedName, ReferenceGrant>,
     pub(crate) services: Table<NamespacedName, Service>,
     pub(crate) slices: Table<NamespacedName, Slice>,
@@ -75,6 +81,11 @@ impl Inputs {
             xbackends: b.input("xbackends"),
             backend_traffic_policies: b.input("backend_traffic_policies"),
             telemetry_policies: b.input("telemetry_policies"),
+            http_proxies: b.input("http_proxies"),
+            tls_certificate_delegations: b.input("tls_certificate_delegations"),
+            extension_services: b.input("extension_services"),
+            ingresses: b.input("ingresses"),
+            ingress_classes: b.input("ingress_classes"),
             reference_grants,
             services: b.input("services"),
             slices,
@@ -249,6 +260,11 @@ input_tables! {
     XBackend => xbackends,
     XBackendTrafficPolicy => backend_traffic_policies,
     XTelemetryPolicy => telemetry_policies,
+    HTTPProxy => http_proxies,
+    TLSCertificateDelegation => tls_certificate_delegations,
+    ExtensionService => extension_services,
+    Ingress => ingresses,
+    IngressClass => ingress_classes,
     ReferenceGrant => reference_grants,
     Namespace => namespaces,
     Service => services,
@@ -290,6 +306,11 @@ whole_objects! {
     XBackend without status,
     XBackendTrafficPolicy without status,
     XTelemetryPolicy without status,
+    HTTPProxy without status,
+    TLSCertificateDelegation without status,
+    ExtensionService without status,
+    Ingress without status,
+    IngressClass,
     ReferenceGrant,
 }
 
