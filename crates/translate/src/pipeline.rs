@@ -9,13 +9,11 @@ mod gateways;
 mod reach;
 mod statuses;
 
-use std::sync::Arc;
-
 use sesame_api::{
     DefaultScope, GRPCRoute, HTTPRoute, NamespacedName, ObjectKey, ObjectStatus, TCPRoute,
     TLSRoute, UDPRoute,
 };
-use sesame_engine::{Builder, Index, Reader, Table};
+use sesame_engine::{Builder, Index, Table};
 use sesame_model::{
     BackendName, Certificate, CertificateKey, Cluster, ClusterKey, Datagrams, DestinationKey,
     Endpoints, FleetId, FleetRequest, Listener, ListenerKey, PodServiceChange, RouteTable,
@@ -23,17 +21,17 @@ use sesame_model::{
 };
 
 use self::reach::{certificates_of, clusters_of, listener_clusters_of, trust_bundles_of};
-use crate::fleet::{Rejected, RejectedKind};
-use crate::gateway_api::route::status::{Findings, Rejections};
 use crate::gateway_api::route::{self, RouteKind, attach, backends};
 use crate::gateway_api::{
     ancestors, backend_tls, backend_traffic, l4_route, listener_state, telemetry, xbackend,
 };
+use crate::http_proxy;
+use crate::ingress;
 use crate::inputs::Inputs;
-use crate::settings::Settings;
 use crate::shared::certificates::CertificateState;
 use crate::shared::connections::{self, ChainKey, ServedChain};
 use crate::shared::datagrams;
+use crate::shared::default_fleet;
 use crate::shared::hosts::{self, Attachments, RouteRules};
 use crate::shared::ports::{self, Bind};
 use crate::shared::services::{self, RoutedBackend};
@@ -457,13 +455,14 @@ pub fn stages(b: &mut Builder) -> Pipeline {
 
     let gateway_fleets = gateways::fleets(b, &inputs, &gateways);
     let fleets = default_fleet::fleets(b, gateway_fleets, default_fleet);
+    let bundles_of_secrets = authorities::of_secrets(b, authorities);
     let trust_bundles = b.union(
         "trust bundles",
         [
             policies.trust_bundles,
             xbackends.trust_bundles,
             gateways.trust_bundles,
-            authorities::of_secrets(b, authorities),
+            bundles_of_secrets,
         ],
     );
     Pipeline {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use sesame_api::{Kind, NamespacedName, ObjectKey, ObjectStatus};
-use sesame_engine::{Builder, Index, Table};
+use sesame_engine::{Builder, Index, Keys, Table};
 use sesame_model::{CertificateKey, FleetId, FleetRequest, TrustBundle, TrustBundleKey};
 
 use crate::gateway_api::class::{self, ClassState};

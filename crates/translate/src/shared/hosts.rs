@@ -11,8 +11,8 @@ use std::sync::Arc;
 use sesame_api::{ObjectKey, ParentReference};
 use sesame_engine::{Index, Reader, Table};
 use sesame_model::{
-    DestinationKey, ExternalAuth, FleetId, ListenerKey, PathMatch, Port, Route, Transport,
-    VirtualHost, VirtualHostKey,
+    DestinationKey, ExternalAuth, FleetId, ListenerKey, PathMatch, Port, Route, RouteTableKey,
+    Transport, VirtualHost, VirtualHostKey,
 };
 
 use crate::problem::Problem;
@@ -189,15 +189,9 @@ pub(crate) fn virtual_host(
     sources: Sources,
     key: &VirtualHostKey,
 ) -> Option<VirtualHost> {
-    let port = ListenerKey {
-        fleet: key.table.fleet.clone(),
-        port: Port::tcp(key.table.port),
-    };
+    let port = port(&key.table);
     let covering = Covering::read(reader, sources.points_by_domain, &port, &key.domain);
-    let listeners: Vec<&ListenerPoint> = covering
-        .serving()
-        .filter(|point| point.listener.table.as_ref() == Some(&key.table))
-        .collect();
+    let listeners = with_table(&covering, &key.table);
     let listener = listeners.first()?;
     let certificates = sources.client_certificates;
     let routes = routes(reader, sources, key, &listeners);
@@ -224,6 +218,25 @@ pub(crate) fn virtual_host(
     (!host.routes.is_empty()).then_some(host)
 }
 
+/// The port of a table.
+pub(crate) fn port(table: &RouteTableKey) -> ListenerKey {
+    ListenerKey {
+        fleet: table.fleet.clone(),
+        port: Port::tcp(table.port),
+    }
+}
+
+/// The listeners that serve a domain from this table.
+pub(crate) fn with_table<'a>(
+    covering: &'a Covering<'_>,
+    table: &RouteTableKey,
+) -> Vec<&'a ListenerPoint> {
+    let serving = covering.serving();
+    serving
+        .filter(|point| point.listener.table.as_ref() == Some(table))
+        .collect()
+}
+
 /// Makes requests pass these checks first, including those that match no route; `None` if they can't be checked.
 fn check_all(host: &mut VirtualHost, auth: Option<Vec<Arc<ExternalAuth>>>) {
     let status = match auth {
@@ -248,7 +261,39 @@ fn routes(
     key: &VirtualHostKey,
     listeners: &[&ListenerPoint],
 ) -> Vec<Arc<Route>> {
-    let mut found: Vec<(Arc<str>, Arc<RouteRules>)> = Vec::new();
+    let secure = listeners.iter().any(|point| point.protocol.is_tls());
+    let objects = objects(reader, sources, key, listeners);
+    let mut routes: Vec<Arc<Route>> = Vec::new();
+    for (_, entry) in in_order(&objects) {
+        match &entry.without_tls {
+            Some(route) if !secure => routes.push(Arc::clone(route)),
+            _ => routes.extend(entry.routes.iter().cloned()),
+        }
+        // Routes after a catch-all are unreachable.
+        if routes.last().is_some_and(|route| takes_everything(route)) {
+            break;
+        }
+    }
+    routes
+}
+
+/// An object with routes for a host.
+pub(crate) struct HostObject {
+    /// The object.
+    pub(crate) key: ObjectKey,
+    /// Its most specific hostname that covers the host.
+    original: Arc<str>,
+    rules: Arc<RouteRules>,
+}
+
+/// The objects with routes for a host; none if none attaches to the domain itself.
+pub(crate) fn objects(
+    reader: &mut Reader<'_>,
+    sources: Sources,
+    key: &VirtualHostKey,
+    listeners: &[&ListenerPoint],
+) -> Vec<HostObject> {
+    let mut found: Vec<HostObject> = Vec::new();
     let mut seen = BTreeSet::new();
     for domain in hostname::widening(&key.domain).take_while(|domain| {
         listeners
@@ -265,7 +310,11 @@ fn routes(
                 && let Some(original) = attachments.original(&wider, listeners)
                 && let Some(rules) = reader.get(sources.rules, &name)
             {
-                found.push((Arc::clone(original), rules));
+                found.push(HostObject {
+                    key: name.clone(),
+                    original: Arc::clone(original),
+                    rules,
+                });
                 seen.insert(name);
             }
         }
@@ -274,34 +323,28 @@ fn routes(
             return Vec::new();
         }
     }
-    let mut entries: Vec<_> = found
+    found
+}
+
+/// The matches of objects with routes for the same host, in order of precedence.
+pub(crate) fn in_order(objects: &[HostObject]) -> Vec<(&HostObject, &RankedMatch)> {
+    let mut entries: Vec<(&HostObject, &RankedMatch)> = objects
         .iter()
-        .flat_map(|(original, rules)| {
-            rules
+        .flat_map(|object| {
+            object
+                .rules
                 .matches
                 .iter()
-                .map(move |entry| (original, rules, entry))
+                .map(move |entry| (object, entry))
         })
         .collect();
-    entries.sort_by(|(a_original, a_rules, a), (b_original, b_rules, b)| {
-        hostname::by_specificity(a_original, b_original)
+    entries.sort_by(|(a_object, a), (b_object, b)| {
+        hostname::by_specificity(&a_object.original, &b_object.original)
             .then_with(|| a.rank.cmp(&b.rank))
-            .then_with(|| a_rules.seniority.cmp(&b_rules.seniority))
+            .then_with(|| a_object.rules.seniority.cmp(&b_object.rules.seniority))
             .then_with(|| a.order.cmp(&b.order))
     });
-    let secure = listeners.iter().any(|point| point.protocol.is_tls());
-    let mut routes: Vec<Arc<Route>> = Vec::new();
-    for (_, _, entry) in entries {
-        match &entry.without_tls {
-            Some(route) if !secure => routes.push(Arc::clone(route)),
-            _ => routes.extend(entry.routes.iter().cloned()),
-        }
-        // Routes after a catch-all are unreachable.
-        if routes.last().is_some_and(|route| takes_everything(route)) {
-            break;
-        }
-    }
-    routes
+    entries
 }
 
 fn takes_everything(route: &Route) -> bool {
