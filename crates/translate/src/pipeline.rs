@@ -28,6 +28,7 @@ use crate::gateway_api::{
 use crate::http_proxy;
 use crate::ingress;
 use crate::inputs::Inputs;
+use crate::problem::Notices;
 use crate::shared::certificates::CertificateState;
 use crate::shared::connections::{self, ChainKey, ServedChain};
 use crate::shared::datagrams;
@@ -80,6 +81,8 @@ pub struct Outputs {
     pub pod_services: Table<ObjectKey, PodServiceChange>,
     /// Statuses of all kinds of objects.
     pub statuses: Table<ObjectKey, ObjectStatus>,
+    /// What is wrong with objects whose status has no place for it.
+    pub notices: Table<ObjectKey, Notices>,
 }
 
 /// Declares all stages.
@@ -174,7 +177,10 @@ pub fn stages(b: &mut Builder) -> Pipeline {
         certificates: certificate_states,
         authorities,
     };
-    let ingress = ingress::stages(b, &inputs, ingresses, of_default_fleet);
+    let ingress::Stages {
+        contribution: ingress,
+        notices: ingress_notices,
+    } = ingress::stages(b, &inputs, ingresses, of_default_fleet);
     let http_proxy = http_proxy::stages(b, &inputs, proxies, of_default_fleet);
     let default_fleet =
         default_fleet::stages(b, &inputs, listener, gateways.points, [ingress, http_proxy]);
@@ -453,6 +459,9 @@ pub fn stages(b: &mut Builder) -> Pipeline {
         ],
     );
 
+    let service_notices = ingress::notices::of_services(b, &inputs);
+    let notices = b.union("notices", [ingress_notices, service_notices]);
+
     let gateway_fleets = gateways::fleets(b, &inputs, &gateways);
     let fleets = default_fleet::fleets(b, gateway_fleets, default_fleet);
     let bundles_of_secrets = authorities::of_secrets(b, authorities);
@@ -484,6 +493,7 @@ pub fn stages(b: &mut Builder) -> Pipeline {
             fleet_trust_bundles,
             pod_services,
             statuses,
+            notices,
         },
     }
 }
