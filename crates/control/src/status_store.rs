@@ -3,6 +3,8 @@
 //! In: changed objects, statuses from translation, the time. Out: statuses with transition times, their changes, and an
 //! overview. It must not depend on its readers, which may read at any time.
 
+mod ingresses;
+mod notices;
 mod overview;
 mod timed_status;
 
@@ -10,10 +12,17 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use jiff::Timestamp;
-use sesame_api::{Listener, NamespacedName, Object, ObjectKey, ObjectStatus};
+use sesame_api::{Kind, Listener, NamespacedName, Object, ObjectKey, ObjectStatus};
+use sesame_model::{FleetRequest, FleetState};
 use sesame_sources::files::FileError;
+use sesame_translate::problem::Notices;
 
-pub use self::overview::{GatewayView, ListenerView, Overview, ParentView, RouteView};
+use self::ingresses::IngressSummary;
+pub use self::ingresses::IngressView;
+pub use self::notices::{NoticeLevel, NoticeView};
+pub use self::overview::{
+    DEFAULT_FLEET, GatewayView, ListenerView, Overview, ParentView, RouteView,
+};
 pub(crate) use self::timed_status::TimedStatus;
 pub use self::timed_status::{Severity, StatusChange};
 use crate::translate::StatusView;
@@ -28,6 +37,8 @@ pub struct StatusStore {
 struct Inner {
     entries: BTreeMap<ObjectKey, Entry>,
     problems: Vec<FileError>,
+    /// The default fleet, while it exists.
+    default_fleet: Option<(FleetRequest, FleetState)>,
 }
 
 /// An object in the store.
@@ -35,6 +46,15 @@ struct Inner {
 struct Entry {
     summary: SpecSummary,
     status: Option<TimedStatus>,
+    notices: Option<Arc<Notices>>,
+}
+
+impl Entry {
+    fn is_empty(&self) -> bool {
+        matches!(self.summary, SpecSummary::Empty)
+            && self.status.is_none()
+            && self.notices.is_none()
+    }
 }
 
 /// The parts of a spec that an overview shows.
@@ -46,6 +66,13 @@ enum SpecSummary {
     /// Boxed because most objects are routes.
     ListenerSet(Box<ListenerSetSummary>),
     Route(Arc<[Arc<str>]>),
+    /// An Ingress or an HTTPProxy, of any class.
+    Ingress(Box<IngressSummary>),
+}
+
+/// Whether the store has a summary of objects of a kind.
+pub(crate) fn is_shown(kind: Kind) -> bool {
+    kind.has_listeners() || kind.is_route() || matches!(kind, Kind::Ingress | Kind::HTTPProxy)
 }
 
 #[derive(Debug)]
@@ -99,6 +126,12 @@ impl StatusStore {
     pub(crate) fn upsert(&self, object: &Object) {
         let summary = match object {
             Object::Gateway(gateway) => SpecSummary::Gateway(summaries(&gateway.spec.listeners)),
+            Object::Ingress(ingress) => {
+                SpecSummary::Ingress(Box::new(IngressSummary::of_ingress(ingress)))
+            }
+            Object::HTTPProxy(proxy) => {
+                SpecSummary::Ingress(Box::new(IngressSummary::of_http_proxy(proxy)))
+            }
             object => match (object.as_listener_set(), object.as_route()) {
                 (Some(set), _) => SpecSummary::ListenerSet(Box::new(ListenerSetSummary {
                     gateway: set.spec.parent_ref.resolve(&set.meta.namespace),
@@ -113,9 +146,48 @@ impl StatusStore {
 
     /// Removes an object.
     pub(crate) fn forget(&self, key: &ObjectKey) {
-        if key.kind.has_listeners() || key.kind.is_route() {
+        if is_shown(key.kind) {
             self.write(|inner| inner.entries.remove(key));
         }
+    }
+
+    /// Sets or removes the notices of an object. Returns those that are new, and those that are gone.
+    pub(crate) fn set_notices(
+        &self,
+        key: &ObjectKey,
+        notices: Option<Arc<Notices>>,
+    ) -> (Vec<NoticeView>, Vec<NoticeView>) {
+        let views = |notices: &Option<Arc<Notices>>| {
+            let notices = notices.as_deref();
+            notices.map_or_else(Vec::new, |notices| notices::views(key, notices))
+        };
+        let new = views(&notices);
+        let old = self.write(|inner| {
+            let entry = inner.entries.entry(key.clone()).or_default();
+            let old = std::mem::replace(&mut entry.notices, notices);
+            if entry.is_empty() {
+                inner.entries.remove(key);
+            }
+            old
+        });
+        notices::changes(views(&old), new)
+    }
+
+    /// The notices of all objects, sorted by object; of each object, errors first.
+    pub fn notices(&self) -> Vec<NoticeView> {
+        self.read(|inner| {
+            let entries = inner.entries.iter();
+            let with_notices =
+                entries.filter_map(|(key, entry)| Some((key, entry.notices.as_deref()?)));
+            with_notices
+                .flat_map(|(key, notices)| notices::views(key, notices))
+                .collect()
+        })
+    }
+
+    /// Sets the default fleet; `None` if there is none.
+    pub(crate) fn set_default_fleet(&self, fleet: Option<(FleetRequest, FleetState)>) {
+        self.write(|inner| inner.default_fleet = fleet);
     }
 
     /// Sets or removes a status. Returns the conditions that changed.
@@ -129,7 +201,7 @@ impl StatusStore {
             let Some(status) = status else {
                 if let Some(entry) = inner.entries.get_mut(key) {
                     entry.status = None;
-                    if matches!(entry.summary, SpecSummary::Empty) {
+                    if entry.is_empty() {
                         inner.entries.remove(key);
                     }
                 }

@@ -7,6 +7,7 @@
 
 mod pod_services;
 mod publish;
+mod shared_fleets;
 mod statuses;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -126,6 +127,8 @@ pub(crate) struct Translator {
     /// Fleets with an Envoy that has served or failed.
     started: BTreeSet<FleetId>,
     rejected: BTreeSet<Rejected>,
+    /// Reported problems of fleets without a Gateway.
+    fleet_problems: BTreeMap<FleetId, String>,
     /// Fleets in the registry.
     published: BTreeSet<FleetId>,
     /// The core's last count of replaced listeners.
@@ -193,6 +196,7 @@ impl Translator {
             serving: BTreeSet::new(),
             started: BTreeSet::new(),
             rejected: BTreeSet::new(),
+            fleet_problems: BTreeMap::new(),
             published: BTreeSet::new(),
             replaced: 0,
             settled_at: None,
@@ -292,6 +296,8 @@ impl Translator {
             .sum();
         self.outputs.metrics.committed(keys, begin.elapsed());
         self.update_statuses(&steps, revision);
+        self.update_notices(&steps, revision);
+        self.update_shared_fleets();
         self.send_ready();
     }
 
@@ -478,8 +484,10 @@ impl Translator {
         }
         if self.runner.required_for_ready().is_subset(&self.started) {
             self.ready_sent = true;
+            let default_fleet = self.serving.contains(&FleetId::Default);
             self.emit(RunEvent::Ready {
-                gateways: self.serving.len(),
+                gateways: self.serving.len() - usize::from(default_fleet),
+                default_fleet,
                 after_ms: millis(self.start.elapsed()),
             });
         }

@@ -119,7 +119,8 @@ fn default_sidecar_image() -> String {
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Problems come first. The command reads the objects' statuses, so it needs permission to list Gateways, \
-ListenerSets and all kinds of routes, but no connection to Sesame.
+ListenerSets, all kinds of routes, Ingresses and HTTPProxies, but no connection to Sesame. What is wrong with an \
+Ingress is not in its status but in its Events: `kubectl describe ingress` shows them.
 
 Examples:
   sesame status              the namespace of the current context
@@ -132,6 +133,9 @@ pub(crate) struct StatusArgs {
     /// Show this namespace [default: that of the current context]
     #[arg(short, long)]
     pub(crate) namespace: Option<String>,
+    /// Name of the ingress class that Sesame implements; others' Ingresses and HTTPProxies are not shown
+    #[arg(long, value_name = "NAME", default_value = sesame_control::INGRESS_CLASS)]
+    pub(crate) ingress_class: String,
     /// Kubeconfig [default: KUBECONFIG, else ~/.kube/config]
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) kubeconfig: Option<PathBuf>,

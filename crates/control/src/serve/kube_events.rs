@@ -1,7 +1,8 @@
 //! Kubernetes Events, as shown by `kubectl describe`.
 //!
-//! In: events of this replica. Out: Events on the affected objects, and log entries. Only the leader reports
-//! changes of conditions; a rejection is reported by the replica to which the Envoy is connected.
+//! In: events of this replica, leadership. Out: Events on the affected objects, and log entries. Only the leader reports
+//! changes of conditions and of notices; a rejection is reported by the replica to which the Envoy is connected. A new
+//! leader reports all notices: no status contains them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,12 +13,12 @@ use kube::runtime::events::{Event as KubeEvent, EventType, Recorder, Reporter};
 use sesame_api::{Kind, ObjectKey};
 use sesame_model::FleetId;
 use sesame_translate::settings::CONTROLLER_NAME;
-use tokio::sync::{broadcast, mpsc};
+use tokio::sync::{broadcast, mpsc, watch};
 use tokio::time::{Instant, timeout};
 
 use super::health::Health;
 use crate::event::RunEvent;
-use crate::status_store::{Severity, StatusChange};
+use crate::status_store::{NoticeLevel, NoticeView, Severity, StatusChange, StatusStore};
 use crate::translator::{Message, inspect};
 
 /// Average Events per second. Excess Events are dropped: conditions and logs contain the same information.
@@ -78,8 +79,10 @@ pub(super) async fn report(
     replica: String,
     mut events: broadcast::Receiver<RunEvent>,
     translator: mpsc::WeakSender<Message>,
+    status_store: Arc<StatusStore>,
     health: Arc<Health>,
 ) {
+    let mut leadership = Some(health.leadership());
     let reporter = Reporter {
         controller: CONTROLLER_NAME.to_owned(),
         instance: Some(replica),
@@ -87,10 +90,16 @@ pub(super) async fn report(
     let recorder = Recorder::new(client, reporter);
     let mut bucket = TokenBucket::new(Instant::now());
     loop {
-        let notes = match events.recv().await {
-            Ok(event) => notes(event, health.is_leader()),
-            Err(broadcast::error::RecvError::Lagged(_)) => continue,
-            Err(broadcast::error::RecvError::Closed) => return,
+        let notes = tokio::select! {
+            event = events.recv() => match event {
+                Ok(event) => notes(event, health.is_leader()),
+                Err(broadcast::error::RecvError::Lagged(_)) => continue,
+                Err(broadcast::error::RecvError::Closed) => return,
+            },
+            leads = changed(&mut leadership) => match leads {
+                true => status_store.notices().into_iter().map(of_notice).collect(),
+                false => continue,
+            },
         };
         for note in notes {
             tracing::warn!(object = %note.object, reason = note.reason, "{}", note.text);
@@ -99,17 +108,33 @@ pub(super) async fn report(
                 continue;
             }
             let object = note.object.clone();
-            if let Some(Some(uid)) = inspect(&translator, move |core| core.uid(&object)).await {
+            let uid = inspect(&translator, move |core| core.uid(&object)).await;
+            let uid = uid.flatten();
+            // The UIDs of objects without a status aren't stored; other objects without one are gone.
+            if uid.is_some() || !note.object.kind.has_status() {
                 send(&recorder, &note, uid).await;
             }
         }
     }
 }
 
+/// Waits until leadership changes. Returns whether this replica leads.
+async fn changed(leadership: &mut Option<watch::Receiver<bool>>) -> bool {
+    if let Some(receiver) = leadership
+        && receiver.changed().await.is_ok()
+    {
+        return *receiver.borrow_and_update();
+    }
+    // The election has ended.
+    *leadership = None;
+    std::future::pending().await
+}
+
 /// Whether an event may become an Event. The receiver isn't woken for others.
 pub(super) fn is_reportable(event: &RunEvent) -> bool {
     match event {
-        RunEvent::Rejected { .. } => true,
+        RunEvent::Rejected { .. } | RunEvent::FleetProblem { .. } => true,
+        RunEvent::Notices { new, .. } => !new.is_empty(),
         // Changes are sorted, the worst first.
         RunEvent::Status { changes, .. } => changes
             .first()
@@ -133,6 +158,10 @@ fn notes(event: RunEvent, is_leader: bool) -> Vec<Note> {
                 name: gateway,
             }) = gateway.parse()
             else {
+                tracing::warn!(
+                    fleet = gateway,
+                    "an Envoy rejected {resource} {name} ({message}) and keeps the last good version"
+                );
                 return Vec::new();
             };
             vec![Note {
@@ -154,7 +183,28 @@ fn notes(event: RunEvent, is_leader: bool) -> Vec<Note> {
                 object: change.object,
             })
             .collect(),
+        RunEvent::Notices { new, .. } if is_leader => new.into_iter().map(of_notice).collect(),
+        RunEvent::FleetProblem { gateway, message } => {
+            match message {
+                Some(message) => tracing::warn!(fleet = gateway, "{message}"),
+                None => tracing::info!(fleet = gateway, "the fleet has no problems"),
+            }
+            Vec::new()
+        }
         _ => Vec::new(),
+    }
+}
+
+fn of_notice(notice: NoticeView) -> Note {
+    let reason = match notice.level {
+        NoticeLevel::Error => "Invalid",
+        NoticeLevel::Warning => "Ignored",
+    };
+    Note {
+        reason: reason.to_owned(),
+        action: "Translate",
+        text: notice.text(),
+        object: notice.object,
     }
 }
 
@@ -165,7 +215,7 @@ fn condition_text(change: &StatusChange) -> String {
     format!("{part}{condition} is {status}: {}", change.message)
 }
 
-async fn send(recorder: &Recorder, note: &Note, uid: String) {
+async fn send(recorder: &Recorder, note: &Note, uid: Option<String>) {
     let key = &note.object;
     let namespace = Some(key.namespace.to_string()).filter(|namespace| !namespace.is_empty());
     let object = ObjectReference {
@@ -173,7 +223,7 @@ async fn send(recorder: &Recorder, note: &Note, uid: String) {
         kind: Some(key.kind.as_str().to_owned()),
         name: Some(key.name.to_string()),
         namespace,
-        uid: Some(uid),
+        uid,
         ..ObjectReference::default()
     };
     let event = KubeEvent {
@@ -244,6 +294,28 @@ mod tests {
             written[0].object,
             ObjectKey::new(Kind::Gateway, "ns", "web")
         );
+    }
+
+    #[test]
+    fn only_the_leader_reports_notices() {
+        let notice = NoticeView {
+            object: ObjectKey::new(Kind::Ingress, "ns", "shop"),
+            level: NoticeLevel::Error,
+            field: "spec.rules[0].host".to_owned(),
+            message: "invalid".to_owned(),
+        };
+        let event = |new: &[NoticeView]| RunEvent::Notices {
+            revision: 1,
+            new: new.to_vec(),
+            solved: vec![notice.clone()],
+            more: 0,
+        };
+        let new = event(std::slice::from_ref(&notice));
+        assert!(is_reportable(&new) && !is_reportable(&event(&[])));
+        assert!(notes(new.clone(), false).is_empty());
+        let written = notes(new, true);
+        assert_eq!(written[0].text, "spec.rules[0].host: invalid");
+        assert_eq!((written.len(), &*written[0].reason), (1, "Invalid"));
     }
 
     #[test]

@@ -197,6 +197,7 @@ impl Serve {
             config.replica.clone(),
             event_receiver,
             weak_translator.clone(),
+            Arc::clone(&outputs.status_store),
             Arc::clone(&health),
         ));
         spawner.spawn(streams::forward_events(

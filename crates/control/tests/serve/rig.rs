@@ -322,7 +322,7 @@ impl Rig {
     /// What `sesame status` shows.
     pub(crate) async fn statuses(&self) -> Result<StatusStore, ClusterError> {
         let kubeconfig = self.files.path().join("kubeconfig");
-        status_store(Some(&kubeconfig), &Scope::All).await
+        status_store(Some(&kubeconfig), &Scope::All, INGRESS_CLASS).await
     }
 
     /// Names of the objects that Sesame has created for a Gateway.

@@ -8,13 +8,6 @@ use sesame_engine::{Builder, Reader, Table};
 use crate::inputs::Inputs;
 use crate::settings::{INGRESS_CONTROLLER, Mode, Settings};
 
-/// The annotations with the name of the class, in order of precedence. They take precedence over the field: only objects
-/// from before the field existed can have both.
-const ANNOTATIONS: [&str; 2] = [
-    "projectsesame.io/ingress.class",
-    "kubernetes.io/ingress.class",
-];
-
 /// The tables that decide.
 #[derive(Clone, Copy)]
 pub(super) struct Classes {
@@ -63,25 +56,13 @@ pub(super) fn is_ours(reader: &mut Reader<'_>, classes: Classes, ingress: &Ingre
     let Some(settings) = reader.get(classes.settings, &()) else {
         return false;
     };
-    match class(ingress) {
+    let field = ingress.spec.ingress_class_name.as_ref();
+    match ingress.meta.ingress_class(field) {
         Some(name) => name == settings.ingress_class || reader.exists(classes.ours, &name),
         // A cluster without a default IngressClass may have other controllers that serve such Ingresses.
         None => match reader.get(classes.default, &()) {
             Some(ours) => *ours,
             None => settings.mode == Mode::Local,
         },
-    }
-}
-
-fn class(ingress: &Ingress) -> Option<Arc<str>> {
-    let annotations = ANNOTATIONS
-        .iter()
-        .filter_map(|name| ingress.meta.annotations.get(*name));
-    let mut annotations = annotations.filter(|name| !name.is_empty());
-    let field = ingress.spec.ingress_class_name.as_ref();
-    let field = field.filter(|name| !name.is_empty());
-    match annotations.next() {
-        Some(name) => Some(name.as_str().into()),
-        None => field.cloned(),
     }
 }

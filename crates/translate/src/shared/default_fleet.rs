@@ -168,22 +168,16 @@ pub(crate) fn stages<const N: usize>(
     sources: [Contribution; N],
 ) -> DefaultFleet {
     let settings = inputs.settings;
-    let attachments = b.union(
-        "attachments without gateway",
-        sources.map(|source| source.attachments),
+    let statuses = b.union(
+        "statuses without gateway",
+        sources.map(|source| source.statuses),
     );
     let tls = b.union(
         "tls hosts without gateway",
         sources.map(|source| source.points),
     );
-    let users = b.index(
-        attachments,
-        "users of the default fleet",
-        |_, attachments| {
-            let used = !attachments.hosts.is_empty();
-            Vec::from_iter(used.then(owner))
-        },
-    );
+    // An object without a valid host also counts: a mistake must not cost the fleet its address.
+    let users = b.index(statuses, "users of the default fleet", |_, _| vec![owner()]);
     let tls_users = b.index(tls, "tls users of the default fleet", |_, _| vec![owner()]);
     let with_tls = b.union_keys("default fleet with tls", [tls_users.into()]);
     let gateway_ports = b.index(gateways, "gateways' listeners by port", |_, points| {
