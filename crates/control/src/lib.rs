@@ -28,9 +28,7 @@ mod translate;
 mod translator;
 
 pub use self::bootstrap::{BootstrapError, bootstrap};
-pub use self::translate::{
-    Resources, StatusView, Translation, translate, translate_with_class,
-};
+pub use self::translate::{Resources, StatusView, Translation, translate, translate_with_class};
 
 /// Input of a bootstrap.
 pub use sesame_envoy::{Admin, BootstrapOptions, MAX_CONNECTIONS, XdsAddress, XdsTls};

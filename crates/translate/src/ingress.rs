@@ -64,15 +64,19 @@ pub(crate) struct Stages {
 pub(crate) fn read(b: &mut Builder, inputs: &Inputs) -> Read {
     let (ingresses, services) = (inputs.ingresses, inputs.services);
     let classes = class::stages(b, inputs);
-    let ours = b.derive("our ingresses", ingresses, move |reader, key: &ObjectKey| {
-        let ingress = reader.get(ingresses, key)?;
-        class::is_ours(reader, classes, &ingress).then(|| Ours {
-            hosts: hosts(&ingress).into_iter().collect(),
-            backends: backends::all(&ingress)
-                .map(|(place, backend)| backends::read(reader, services, key, place, backend))
-                .collect(),
-        })
-    });
+    let ours = b.derive(
+        "our ingresses",
+        ingresses,
+        move |reader, key: &ObjectKey| {
+            let ingress = reader.get(ingresses, key)?;
+            class::is_ours(reader, classes, &ingress).then(|| Ours {
+                hosts: hosts(&ingress).into_iter().collect(),
+                backends: backends::all(&ingress)
+                    .map(|(place, backend)| backends::read(reader, services, key, place, backend))
+                    .collect(),
+            })
+        },
+    );
     let tls = b.derive("ingress tls", ours, move |reader, key| {
         tls::read(&*reader.get(ingresses, key)?)
     });

@@ -60,7 +60,10 @@ impl IngressSummary {
         let host = proxy.spec.virtual_host.as_ref();
         let field = proxy.spec.ingress_class_name.as_ref();
         Self {
-            hosts: host.map(|host| Arc::clone(&host.fqdn)).into_iter().collect(),
+            hosts: host
+                .map(|host| Arc::clone(&host.fqdn))
+                .into_iter()
+                .collect(),
             class: proxy.meta.ingress_class(field),
         }
     }

@@ -104,7 +104,8 @@ impl StatusStore {
         self.read(|inner| {
             let mut gateways = gateways(inner, port_offset);
             let default_fleet = inner.default_fleet.as_ref();
-            gateways.extend(default_fleet.map(|(request, state)| default_fleet_view(request, state)));
+            gateways
+                .extend(default_fleet.map(|(request, state)| default_fleet_view(request, state)));
             let (ingresses, more_ingresses) = ingresses::views(inner, routes);
             Overview {
                 gateways,
@@ -119,7 +120,9 @@ impl StatusStore {
 }
 
 /// The worst condition: its severity, and its message if there is a problem.
-pub(super) fn worst<'a>(conditions: impl IntoIterator<Item = &'a Condition>) -> (Severity, Option<String>) {
+pub(super) fn worst<'a>(
+    conditions: impl IntoIterator<Item = &'a Condition>,
+) -> (Severity, Option<String>) {
     let mut worst = (Severity::Ok, None);
     for condition in conditions {
         let severity = Severity::of(condition);
@@ -219,8 +222,7 @@ fn default_fleet_view(request: &FleetRequest, state: &FleetState) -> GatewayView
             protocol: protocol.to_owned(),
             hostname: None,
             attached_routes: None,
-            url: address
-                .and_then(|address| url(protocol, address, port.number, state.port_offset)),
+            url: address.and_then(|address| url(protocol, address, port.number, state.port_offset)),
             severity: match message {
                 Some(_) => Severity::Error,
                 None => Severity::Ok,

@@ -123,7 +123,8 @@ impl OfTls {
             .collect();
         if !without.is_empty() {
             let without = without.join(", ");
-            let message = format!("{without} can't be reached: no certificate in spec.tls is usable for it");
+            let message =
+                format!("{without} can't be reached: no certificate in spec.tls is usable for it");
             notices.warning(annotations::field(annotation), message);
         }
     }
@@ -138,17 +139,27 @@ pub(crate) fn of_services(b: &mut Builder, inputs: &Inputs) -> Table<ObjectKey, 
         |name: &NamespacedName, service| {
             let annotations = service.annotations.as_deref();
             let invalid = annotations.is_some_and(|annotations| !annotations.invalid.is_empty());
-            let key = || ObjectKey::new(Kind::Service, Arc::clone(&name.namespace), Arc::clone(&name.name));
+            let key = || {
+                ObjectKey::new(
+                    Kind::Service,
+                    Arc::clone(&name.namespace),
+                    Arc::clone(&name.name),
+                )
+            };
             Vec::from_iter(invalid.then(key))
         },
     );
-    b.derive("service notices", invalid, move |reader, key: &ObjectKey| {
-        let service = reader.get(services, &key.namespaced_name())?;
-        let annotations = service.annotations.as_deref()?;
-        let notices = Notices {
-            errors: Vec::new(),
-            warnings: annotations.invalid.to_vec(),
-        };
-        notices.non_empty()
-    })
+    b.derive(
+        "service notices",
+        invalid,
+        move |reader, key: &ObjectKey| {
+            let service = reader.get(services, &key.namespaced_name())?;
+            let annotations = service.annotations.as_deref()?;
+            let notices = Notices {
+                errors: Vec::new(),
+                warnings: annotations.invalid.to_vec(),
+            };
+            notices.non_empty()
+        },
+    )
 }
