@@ -79,13 +79,7 @@ const ALLOWED: &[Request] = &[
         SHOP,
         "shop",
     ),
-    (
-        &["patch"],
-        SESAME,
-        "extensionservices/status",
-        SHOP,
-        "shop",
-    ),
+    (&["patch"], SESAME, "extensionservices/status", SHOP, "shop"),
     (&["get"], "networking.k8s.io", "ingresses", SHOP, "shop"),
     (
         &["patch"],
