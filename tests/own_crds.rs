@@ -285,7 +285,7 @@ fn samples() -> Vec<(&'static str, &'static str, Value, Option<&'static str>)> {
         ),
         proxy(
             "/spec/tcpproxy/services",
-            many(129, service),
+            many(33, service),
             Some("spec.tcpproxy.services"),
         ),
         (

@@ -130,6 +130,25 @@ pub(crate) fn metadata(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "object"})
 }
 
+/// Replaces the rule of conditions of headers by one without CEL, whose cost an API server estimates by the maxima of all lists
+/// around it.
+pub(crate) fn one_of_matchers(conditions: &mut Schema) {
+    const FLAGS: [&str; 2] = ["present", "notpresent"];
+    const TEXTS: [&str; 5] = ["contains", "notcontains", "exact", "notexact", "regex"];
+    let Some(Value::Object(condition)) = conditions.get_mut("items") else {
+        return;
+    };
+    condition.remove(RULES);
+    let flags =
+        FLAGS.map(|name| json!({"required": [name], "properties": {name: {"enum": [true]}}}));
+    let texts = TEXTS.map(|name| json!({"required": [name]}));
+    let matchers: Vec<Value> = flags.into_iter().chain(texts).collect();
+    condition.insert("oneOf".to_owned(), Value::Array(matchers));
+}
+
+/// The keyword with rules in CEL.
+const RULES: &str = "x-kubernetes-validations";
+
 /// Turns a schema and the schemas in it into structural ones, as API servers require them.
 fn make_structural(schema: &mut Value) {
     let Some(keywords) = schema.as_object_mut() else {
@@ -238,7 +257,7 @@ mod tests {
 
     #[test]
     fn schemas_are_structural() {
-        const KEYWORDS: [&str; 20] = [
+        const KEYWORDS: [&str; 22] = [
             "additionalProperties",
             "default",
             "description",
@@ -247,18 +266,20 @@ mod tests {
             "items",
             "maxItems",
             "maxLength",
+            "maxProperties",
             "maximum",
             "minItems",
             "minLength",
+            "minProperties",
             "minimum",
+            "oneOf",
             "pattern",
             "properties",
             "required",
             "type",
             "x-kubernetes-list-map-keys",
             "x-kubernetes-list-type",
-            "x-kubernetes-validations",
-            "maxProperties",
+            RULES,
         ];
         each_schema(&mut |path, keywords| {
             assert!(keywords["type"].is_string(), "{path}");

@@ -11,8 +11,8 @@
 //! - Fields written with an earlier field manager would never be removed.
 //! - It costs the API server more per write.
 //!
-//! So ownership is derived from content. An entry is ours if it names our controller. A Gateway, GatewayClass or
-//! ListenerSet has only one controller, so its conditions are ours if the table of kinds lists their type. Conditions
+//! So ownership is derived from content. An entry is ours if it names our controller. A Gateway, GatewayClass, ListenerSet
+//! or HTTPProxy has only one controller, so its conditions are ours if the table of kinds lists their type. Conditions
 //! of other types are foreign and are kept byte for byte. When a listener is removed, its entry is removed along with
 //! any foreign conditions.
 

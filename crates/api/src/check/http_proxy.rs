@@ -42,7 +42,7 @@ fn route(route: &HttpProxyRoute) -> Check {
         "exactly one of services, requestRedirectPolicy and directResponsePolicy is required",
     )?;
     each("conditions", &route.conditions, 32, condition)?;
-    each("services", &route.services, 128, service)?;
+    each("services", &route.services, 32, service)?;
     optional(
         "authPolicy",
         route.auth_policy.as_deref(),
@@ -281,7 +281,7 @@ fn tcp_proxy(proxy: &TcpProxy) -> Check {
         proxy.load_balancer_policy.as_deref(),
         load_balancer,
     )?;
-    each("services", &proxy.services, 128, service)?;
+    each("services", &proxy.services, 32, service)?;
     let include = |include: &TcpProxyInclude| {
         at("name", text::length(&include.name, 1, 253))?;
         optional_length("namespace", include.namespace.as_deref(), 63)

@@ -56,10 +56,8 @@ pub struct ReplacePrefix {
 /// Changes to the attributes of a cookie; at least one.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[cfg_attr(feature = "schema", schemars(extend("x-kubernetes-validations" = [{
-    "rule": "has(self.pathRewrite) || has(self.domainRewrite) || has(self.secure) || has(self.sameSite)",
-    "message": "at least one of pathRewrite, domainRewrite, secure and sameSite is required",
-}])))]
+// The name and at least one other field; a rule in CEL would be too expensive for so many lists in lists.
+#[cfg_attr(feature = "schema", schemars(extend("minProperties" = 2)))]
 #[serde(rename_all = "camelCase")]
 pub struct CookieRewritePolicy {
     /// The name of the cookie, case-sensitive.

@@ -83,10 +83,8 @@ pub struct RateLimitDescriptor {
 /// An entry of a descriptor: exactly one field.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[cfg_attr(feature = "schema", schemars(extend("x-kubernetes-validations" = [{
-    "rule": "[has(self.genericKey), has(self.requestHeader), has(self.requestHeaderValueMatch), has(self.remoteAddress)].filter(set, set).size() == 1",
-    "message": "exactly one of genericKey, requestHeader, requestHeaderValueMatch and remoteAddress is required",
-}])))]
+// A rule in CEL would be too expensive for so many lists in lists.
+#[cfg_attr(feature = "schema", schemars(extend("minProperties" = 1, "maxProperties" = 1)))]
 #[serde(rename_all = "camelCase")]
 pub struct RateLimitDescriptorEntry {
     /// A fixed key and value.
@@ -134,7 +132,10 @@ pub struct RequestHeaderDescriptor {
 #[serde(rename_all = "camelCase")]
 pub struct RequestHeaderValueMatchDescriptor {
     /// The conditions.
-    #[cfg_attr(feature = "schema", schemars(length(min = 1, max = 16)))]
+    #[cfg_attr(
+        feature = "schema",
+        schemars(length(min = 1, max = 16), transform = crate::crd::one_of_matchers)
+    )]
     pub headers: Vec<HeaderMatchCondition>,
     /// Whether the entry is for requests that satisfy all conditions. If false, it is for those that don't.
     #[serde(default = "RequestHeaderValueMatchDescriptor::expected")]

@@ -33,7 +33,7 @@ pub struct HttpProxyRoute {
     pub conditions: Vec<MatchCondition>,
     /// The Services that requests are sent to, in proportion to their weights.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[cfg_attr(feature = "schema", schemars(length(max = 128)))]
+    #[cfg_attr(feature = "schema", schemars(length(max = 32)))]
     pub services: Vec<HttpProxyService>,
     /// Whether requests may upgrade their connection to a WebSocket.
     #[serde(default, skip_serializing_if = "is_default")]

@@ -16,7 +16,7 @@ pub struct TcpProxy {
     pub load_balancer_policy: Option<Box<LoadBalancerPolicy>>,
     /// The Services that connections are forwarded to, in proportion to their weights.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[cfg_attr(feature = "schema", schemars(length(max = 128)))]
+    #[cfg_attr(feature = "schema", schemars(length(max = 32)))]
     pub services: Vec<HttpProxyService>,
     /// The HTTPProxy whose `tcpproxy` applies instead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
