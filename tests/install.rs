@@ -96,6 +96,9 @@ const ALLOWED: &[Request] = &[
     (MANAGE, "apps", "daemonsets", SHOP, ""),
     (MANAGE, "policy", "poddisruptionbudgets", SHOP, ""),
     (MANAGE, "autoscaling", "horizontalpodautoscalers", SHOP, ""),
+    // the default fleet
+    (MANAGE, "", "services", OWN, ""),
+    (MANAGE, "apps", "deployments", OWN, ""),
     // identity
     (
         &["create", "delete", "get", "update"],

@@ -96,7 +96,7 @@
   verbs: [create, patch]
 {{- end }}
 
-{{/* Rules for managed Envoys, which run in their Gateways' namespaces; `sesame.rules.objects` has further verbs. */}}
+{{/* Rules for managed Envoys, which run in their Gateways' namespaces, and those of the default fleet in Sesame's; `sesame.rules.objects` has further verbs. */}}
 {{- define "sesame.rules.fleets" -}}
 - apiGroups: [""]
   resources: [serviceaccounts]
@@ -131,7 +131,17 @@
   resources: [leases]
   resourceNames: [sesame-leader]
   verbs: [get, update]
-{{- if or .Values.watchNamespaces (ne .Values.mode "managed") }}
+{{- $managed := eq .Values.mode "managed" }}
+{{- if and .Values.watchNamespaces $managed (not (has .Release.Namespace .Values.watchNamespaces)) }}
+# The default fleet, and the certificates of the xDS server.
+{{ include "sesame.rules.fleets" . }}
+- apiGroups: [""]
+  resources: [services]
+  verbs: [create, delete, list, patch, watch]
+- apiGroups: [""]
+  resources: [configmaps, secrets]
+  verbs: [get, list, watch]
+{{- else if or .Values.watchNamespaces (not $managed) }}
 # Not needed for managed Envoys in all namespaces: the ClusterRole already covers these Secrets.
 - apiGroups: [""]
   resources: [secrets]
