@@ -85,6 +85,12 @@ impl ClusterKey {
         policy.is_some_and(|policy| policy.best_effort)
     }
 
+    /// The port of health checks, if it isn't that of requests.
+    pub fn health_port(&self) -> Option<u16> {
+        let settings = self.policy.as_ref()?.connections.as_ref()?;
+        settings.health.as_ref()?.port
+    }
+
     /// The client certificate.
     pub fn client_certificate(&self) -> Option<&CertificateKey> {
         self.policy.as_ref()?.client_certificate.as_ref()

@@ -59,6 +59,7 @@ fn packed_filters_of_listeners_are_expanded() {
                             name: "cert".into(),
                         }],
                         clients: None,
+                        versions: None,
                     })),
                 }),
                 target: ChainTarget::Http(RouteTableKey {
@@ -149,6 +150,7 @@ fn cluster(protocol: Protocol, tls: Option<Option<&str>>) -> Value {
             tls.into()
         }),
         retries: None,
+        connections: None,
     };
     render(&wire::resource(&crate::cluster(
         &cluster_key("web"),
