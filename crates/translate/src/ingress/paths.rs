@@ -16,12 +16,10 @@ pub(super) fn read(source: &IngressPath) -> Result<PathMatch, String> {
     let path = source.path.as_deref().unwrap_or_default();
     match &source.path_type {
         IngressPathType::Exact => checked(path).map(PathMatch::Exact),
-        IngressPathType::Prefix => {
-            checked(path).map(|path| match path.trim_end_matches('/') {
-                "" => all(),
-                prefix => PathMatch::Prefix(prefix.to_owned()),
-            })
-        }
+        IngressPathType::Prefix => checked(path).map(|path| match path.trim_end_matches('/') {
+            "" => all(),
+            prefix => PathMatch::Prefix(prefix.to_owned()),
+        }),
         IngressPathType::ImplementationSpecific if path.is_empty() || path == "/" => Ok(all()),
         IngressPathType::ImplementationSpecific if path.contains(REGEX) => {
             match regex::check(path) {

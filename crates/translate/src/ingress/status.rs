@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use sesame_api::{
-    IngressStatus, LoadBalancerIngress, LoadBalancerStatus, ObjectKey, ObjectStatus,
-};
+use sesame_api::{IngressStatus, LoadBalancerIngress, LoadBalancerStatus, ObjectKey, ObjectStatus};
 use sesame_engine::{Builder, Table};
 use sesame_model::FleetAddress;
 

@@ -79,7 +79,10 @@ pub(super) fn read(ingress: &Ingress) -> Option<IngressTls> {
         let Some(name) = name.filter(|name| !name.is_empty()) else {
             continue;
         };
-        let valid = tls.hosts.iter().filter(|host| sesame_api::is_hostname(host));
+        let valid = tls
+            .hosts
+            .iter()
+            .filter(|host| sesame_api::is_hostname(host));
         for host in valid.filter(|host| seen.insert(Arc::clone(host))) {
             hosts.push(TlsHost {
                 host: Arc::clone(host),
@@ -103,7 +106,9 @@ pub(super) fn read(ingress: &Ingress) -> Option<IngressTls> {
 pub(super) fn stages(b: &mut Builder, inputs: &Inputs, read: Read, sources: Sources) -> TlsStages {
     let settings = inputs.settings;
     let delegations = inputs.delegations_by_namespace;
-    let by_host = b.index(read.ours, "ingresses by host", |_, ours| ours.hosts.to_vec());
+    let by_host = b.index(read.ours, "ingresses by host", |_, ours| {
+        ours.hosts.to_vec()
+    });
     let by_tls_host = b.index(read.tls, "ingresses by tls host", |_, tls| {
         let hosts = tls.hosts.iter();
         hosts.map(|host| Arc::clone(&host.host)).collect()
@@ -121,8 +126,8 @@ pub(super) fn stages(b: &mut Builder, inputs: &Inputs, read: Read, sources: Sour
                 // A listener without routes would take the requests of a wildcard host.
                 let serves = has_rules || tls.any_host;
                 let certificate = &found.certificate;
-                let usable = serves
-                    && check(reader, sources, delegations, certificate, &ingress).is_ok();
+                let usable =
+                    serves && check(reader, sources, delegations, certificate, &ingress).is_ok();
                 usable.then(|| TlsOwner {
                     termination: Arc::new(Termination {
                         certificates: vec![certificate.clone()],

@@ -1,10 +1,14 @@
 //! Annotations of Services about connections to them, which apply to the clusters of all sources.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
+use sesame_api::{Kind, NamespacedName, ObjectKey};
+use sesame_engine::{Builder, Table};
 use sesame_model::{ConnectionLimits, Protocol};
 
-use crate::problem::FieldError;
+use super::services::Service;
+use crate::problem::{FieldError, Notices};
 
 const MAX_CONNECTIONS: &str = "projectsesame.io/max-connections";
 const MAX_PENDING_REQUESTS: &str = "projectsesame.io/max-pending-requests";
@@ -14,9 +18,18 @@ const PER_HOST_MAX_CONNECTIONS: &str = "projectsesame.io/per-host-max-connection
 
 /// Each lists names and numbers of ports. A port in several lists has the first protocol.
 const UPSTREAM_PROTOCOLS: [(&str, UpstreamProtocol); 3] = [
-    ("projectsesame.io/upstream-protocol.h2", UpstreamProtocol::H2),
-    ("projectsesame.io/upstream-protocol.h2c", UpstreamProtocol::H2c),
-    ("projectsesame.io/upstream-protocol.tls", UpstreamProtocol::Tls),
+    (
+        "projectsesame.io/upstream-protocol.h2",
+        UpstreamProtocol::H2,
+    ),
+    (
+        "projectsesame.io/upstream-protocol.h2c",
+        UpstreamProtocol::H2c,
+    ),
+    (
+        "projectsesame.io/upstream-protocol.tls",
+        UpstreamProtocol::Tls,
+    ),
 ];
 
 /// What the annotations of a Service say.
@@ -43,10 +56,7 @@ enum UpstreamProtocol {
 
 impl ServiceAnnotations {
     /// Reads the annotations; `None` if there are none. `ports` are the names and numbers of the Service's ports.
-    pub fn read(
-        annotations: &BTreeMap<String, String>,
-        ports: &[(&str, u16)],
-    ) -> Option<Self> {
+    pub fn read(annotations: &BTreeMap<String, String>, ports: &[(&str, u16)]) -> Option<Self> {
         let mut invalid = Vec::new();
         let mut limit = |name: &str| {
             let text = annotations.get(name)?.trim();
@@ -54,8 +64,10 @@ impl ServiceAnnotations {
                 // As in HTTPProxy, 0 stands for no limit.
                 Ok(limit) => Some(limit).filter(|&limit| limit > 0),
                 Err(_) => {
-                    let message =
-                        format!("{text:?} is not a number from 0 to {}; it is ignored", u32::MAX);
+                    let message = format!(
+                        "{text:?} is not a number from 0 to {}; it is ignored",
+                        u32::MAX
+                    );
                     invalid.push(FieldError::new(field(name), message));
                     None
                 }
@@ -101,15 +113,50 @@ impl ServiceAnnotations {
     pub(super) fn protocol(&self, name: &str, number: u16) -> Option<(Protocol, bool)> {
         let number = number.to_string();
         let mut protocols = self.protocols.iter();
-        let (_, protocol) = protocols.find(|(entry, _)| {
-            (!name.is_empty() && **entry == *name) || **entry == *number
-        })?;
+        let (_, protocol) = protocols
+            .find(|(entry, _)| (!name.is_empty() && **entry == *name) || **entry == *number)?;
         Some(match protocol {
             UpstreamProtocol::H2 => (Protocol::Http2, true),
             UpstreamProtocol::H2c => (Protocol::Http2, false),
             UpstreamProtocol::Tls => (Protocol::Http1, true),
         })
     }
+}
+
+/// Declares the notices of Services with invalid annotations.
+pub(crate) fn notices(
+    b: &mut Builder,
+    services: Table<NamespacedName, Service>,
+) -> Table<ObjectKey, Notices> {
+    let invalid = b.index(
+        services,
+        "services with invalid annotations",
+        |name: &NamespacedName, service| {
+            let annotations = service.annotations.as_deref();
+            let invalid = annotations.is_some_and(|annotations| !annotations.invalid.is_empty());
+            let key = || {
+                ObjectKey::new(
+                    Kind::Service,
+                    Arc::clone(&name.namespace),
+                    Arc::clone(&name.name),
+                )
+            };
+            Vec::from_iter(invalid.then(key))
+        },
+    );
+    b.derive(
+        "service notices",
+        invalid,
+        move |reader, key: &ObjectKey| {
+            let service = reader.get(services, &key.namespaced_name())?;
+            let annotations = service.annotations.as_deref()?;
+            let notices = Notices {
+                errors: Vec::new(),
+                warnings: annotations.invalid.to_vec(),
+            };
+            notices.non_empty()
+        },
+    )
 }
 
 fn field(annotation: &str) -> String {

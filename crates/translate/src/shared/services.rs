@@ -17,8 +17,8 @@ use sesame_model::{
 };
 
 use super::authorities::AuthorityState;
-use super::service_annotations::ServiceAnnotations;
 use super::pod_services::{self, Selection};
+use super::service_annotations::ServiceAnnotations;
 
 /// The label on an EndpointSlice that names its Service.
 const SERVICE_NAME: &str = "kubernetes.io/service-name";
