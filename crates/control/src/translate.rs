@@ -11,6 +11,7 @@ use serde_json::Value;
 use sesame_api::{Object, ObjectKey};
 use sesame_envoy::{Options, ResourceChange, names, render};
 use sesame_model::{FleetId, FleetRequest};
+use sesame_translate::problem::Notices;
 use sesame_translate::settings::{INGRESS_CLASS, Mode, Settings};
 
 use crate::core::{Core, Input};
@@ -23,6 +24,8 @@ pub struct Translation {
     pub fleets: BTreeMap<FleetId, Resources>,
     /// The status of each object, sorted by kind, namespace and name, without transition times.
     pub statuses: Vec<StatusView>,
+    /// What is wrong with objects whose status has no place for it.
+    pub notices: BTreeMap<ObjectKey, Notices>,
 }
 
 /// Resources of a fleet, each list sorted by name: Envoy's messages in protobuf's JSON form with the type as `@type`.
@@ -108,7 +111,14 @@ pub fn translate_with_class(
     Translation {
         fleets: fleets(requests.into_keys(), changes),
         statuses: statuses(&core),
+        notices: notices(&core),
     }
+}
+
+fn notices(core: &Core) -> BTreeMap<ObjectKey, Notices> {
+    let rows = core.engine().iter(core.outputs().notices);
+    rows.map(|(key, notices)| (key.clone(), Notices::clone(notices)))
+        .collect()
 }
 
 /// The final resources of each fleet, as JSON.

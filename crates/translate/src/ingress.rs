@@ -10,7 +10,7 @@ mod annotations;
 mod attachments;
 mod backends;
 mod class;
-pub(crate) mod notices;
+mod notices;
 mod paths;
 mod routes;
 mod status;
@@ -19,7 +19,7 @@ mod tls;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use sesame_api::{Ingress, Kind, ObjectKey};
+use sesame_api::{Ingress, ObjectKey};
 use sesame_engine::{Builder, Index, Table};
 use sesame_model::{CertificateKey, ClusterKey};
 
@@ -29,6 +29,7 @@ use crate::inputs::Inputs;
 use crate::problem::Notices;
 use crate::shared::default_fleet::{Contribution, Sources};
 use crate::shared::hostname;
+use crate::shared::overlaps::ByLoser;
 
 /// The objects that Ingresses refer to.
 #[derive(Clone, Copy)]
@@ -56,8 +57,8 @@ pub(crate) struct Ours {
 #[derive(Clone, Copy)]
 pub(crate) struct Stages {
     pub(crate) contribution: Contribution,
-    /// What is wrong with Ingresses.
-    pub(crate) notices: Table<ObjectKey, Notices>,
+    /// What determines their notices.
+    of_notices: notices::Sources,
 }
 
 /// Declares which Ingresses are ours, and what they refer to.
@@ -116,14 +117,23 @@ pub(crate) fn stages(b: &mut Builder, inputs: &Inputs, read: Read, sources: Sour
     };
     Stages {
         contribution,
-        notices: notices::stage(b, inputs, read, of_routes, tls, sources),
+        of_notices: notices::Sources {
+            read,
+            routes: of_routes,
+            tls,
+            certificates: sources,
+            delegations: inputs.delegations_by_namespace,
+        },
     }
 }
 
-/// The key of an Ingress's rows for a host. No object has it: names have no spaces.
-fn row_key(ingress: &ObjectKey, host: &str) -> ObjectKey {
-    let name = format!("{} {host}", ingress.name);
-    ObjectKey::new(Kind::Ingress, Arc::clone(&ingress.namespace), name)
+/// Declares what is wrong with Ingresses.
+pub(crate) fn notices(
+    b: &mut Builder,
+    stages: Stages,
+    overlaps: ByLoser,
+) -> Table<ObjectKey, Notices> {
+    notices::stage(b, stages.of_notices, overlaps)
 }
 
 /// The hosts that an Ingress has rules for, if they are valid.

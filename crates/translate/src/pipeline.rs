@@ -34,7 +34,9 @@ use crate::shared::connections::{self, ChainKey, ServedChain};
 use crate::shared::datagrams;
 use crate::shared::default_fleet;
 use crate::shared::hosts::{self, Attachments, RouteRules};
+use crate::shared::overlaps;
 use crate::shared::ports::{self, Bind};
+use crate::shared::service_annotations;
 use crate::shared::services::{self, RoutedBackend};
 
 /// The declared stages of a translation.
@@ -177,10 +179,8 @@ pub fn stages(b: &mut Builder) -> Pipeline {
         certificates: certificate_states,
         authorities,
     };
-    let ingress::Stages {
-        contribution: ingress,
-        notices: ingress_notices,
-    } = ingress::stages(b, &inputs, ingresses, of_default_fleet);
+    let ingress_stages = ingress::stages(b, &inputs, ingresses, of_default_fleet);
+    let ingress = ingress_stages.contribution;
     let http_proxy = http_proxy::stages(b, &inputs, proxies, of_default_fleet);
     let default_fleet =
         default_fleet::stages(b, &inputs, listener, gateways.points, [ingress, http_proxy]);
@@ -459,7 +459,9 @@ pub fn stages(b: &mut Builder) -> Pipeline {
         ],
     );
 
-    let service_notices = ingress::notices::of_services(b, &inputs);
+    let overlaps = overlaps::stages(b, of_hosts, attachments);
+    let ingress_notices = ingress::notices(b, ingress_stages, overlaps);
+    let service_notices = service_annotations::notices(b, inputs.services);
     let notices = b.union("notices", [ingress_notices, service_notices]);
 
     let gateway_fleets = gateways::fleets(b, &inputs, &gateways);

@@ -25,6 +25,8 @@ use tokio::time::{Instant, sleep};
 
 /// Longer than any step takes, even on a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(60);
+/// Selects the objects of the default fleet.
+const DEFAULT_FLEET: &str = "projectsesame.io/fleet=default-fleet";
 /// Delay between polls.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
@@ -58,6 +60,9 @@ fn resource(plural: &str) -> ApiResource {
     let (group, version, kind) = match plural {
         "gatewayclasses" => ("gateway.networking.k8s.io", "v1", "GatewayClass"),
         "gateways" => ("gateway.networking.k8s.io", "v1", "Gateway"),
+        "httpproxies" => ("projectsesame.io", "v1", "HTTPProxy"),
+        "ingresses" => ("networking.k8s.io", "v1", "Ingress"),
+        "events" => ("events.k8s.io", "v1", "Event"),
         "xlistenersets" => ("gateway.networking.x-k8s.io", "v1alpha1", "XListenerSet"),
         "xbackends" => ("gateway.networking.x-k8s.io", "v1alpha1", "XBackend"),
         "resourcequotas" => ("", "v1", "ResourceQuota"),
@@ -85,7 +90,7 @@ fn resource(plural: &str) -> ApiResource {
 }
 
 async fn define(server: &ApiServer) {
-    for channel in [Channel::Experimental, Channel::Early] {
+    for channel in [Channel::Experimental, Channel::Early, Channel::Sesame] {
         server.install_definitions(channel).await.unwrap();
     }
 }
@@ -287,6 +292,48 @@ impl Rig {
             .await;
     }
 
+    /// An Ingress of our class to a Service.
+    pub(crate) async fn ingress(&self, name: &str, service: &str) {
+        let backend = json!({"service": {"name": service, "port": {"number": 80}}});
+        let path = json!({"path": "/", "pathType": "Prefix", "backend": backend});
+        let host = format!("{name}.example.com");
+        let spec = json!({
+            "ingressClassName": "sesame",
+            "rules": [{"host": host, "http": {"paths": [path]}}],
+        });
+        self.apply(
+            "ingresses",
+            json!({"metadata": {"name": name}, "spec": spec}),
+        )
+        .await;
+    }
+
+    /// An HTTPProxy to a Service.
+    pub(crate) async fn http_proxy(&self, name: &str, service: &str) {
+        let spec = json!({
+            "ingressClassName": "sesame",
+            "virtualhost": {"fqdn": format!("{name}.example.com")},
+            "routes": [{"services": [{"name": service, "port": 80}]}],
+        });
+        self.apply(
+            "httpproxies",
+            json!({"metadata": {"name": name}, "spec": spec}),
+        )
+        .await;
+    }
+
+    /// Reasons and notes of the Events on an object.
+    pub(crate) async fn events(&self, name: &str) -> Vec<String> {
+        let events = self.list("events", "").await;
+        let of_object = events
+            .iter()
+            .filter(|event| event.data["regarding"]["name"] == name);
+        let text = |value: &Value| value.as_str().unwrap_or("").to_owned();
+        of_object
+            .map(|event| format!("{}: {}", text(&event.data["reason"]), text(&event.data["note"])))
+            .collect()
+    }
+
     async fn route_to(&self, name: &str, gateway: &str, backend: Value) {
         let spec = json!({
             "parentRefs": [{"name": gateway}],
@@ -328,9 +375,18 @@ impl Rig {
     /// Names of the objects that Sesame has created for a Gateway.
     pub(crate) async fn owned(&self, gateway: &str) -> Vec<String> {
         let selector = format!("gateway.networking.k8s.io/gateway-name={gateway}");
+        self.selected(&selector).await
+    }
+
+    /// Names of the objects that Sesame has created for the default fleet.
+    pub(crate) async fn of_default_fleet(&self) -> Vec<String> {
+        self.selected(DEFAULT_FLEET).await
+    }
+
+    async fn selected(&self, selector: &str) -> Vec<String> {
         let mut names = Vec::new();
         for plural in ["deployments", "services", "configmaps", "secrets"] {
-            for object in self.list(plural, &selector).await {
+            for object in self.list(plural, selector).await {
                 names.push(format!("{plural}/{}", object.metadata.name.unwrap()));
             }
         }
@@ -340,13 +396,22 @@ impl Rig {
     /// Writes the statuses of a Gateway's Deployment and Service, as a cluster would.
     pub(crate) async fn fake_cluster_status(&self, gateway: &str, address: &str) {
         let selector = format!("gateway.networking.k8s.io/gateway-name={gateway}");
+        self.fake_status(&selector, address).await;
+    }
+
+    /// Writes the statuses of the default fleet's Deployment and Service.
+    pub(crate) async fn fake_default_fleet_status(&self, address: &str) {
+        self.fake_status(DEFAULT_FLEET, address).await;
+    }
+
+    async fn fake_status(&self, selector: &str, address: &str) {
         for plural in ["deployments", "services"] {
             self.until(plural, async || {
-                !self.list(plural, &selector).await.is_empty()
+                !self.list(plural, selector).await.is_empty()
             })
             .await;
         }
-        let deployment = self.list("deployments", &selector).await.remove(0);
+        let deployment = self.list("deployments", selector).await.remove(0);
         let generation = deployment.metadata.generation.unwrap();
         let status = json!({"status": {
             "observedGeneration": generation, "replicas": 2, "updatedReplicas": 2, "readyReplicas": 2,
@@ -354,7 +419,7 @@ impl Rig {
         }});
         self.status("deployments", &deployment.metadata.name.unwrap(), status)
             .await;
-        let service = self.list("services", &selector).await.remove(0);
+        let service = self.list("services", selector).await.remove(0);
         let status = json!({"status": {"loadBalancer": {"ingress": [{"ip": address}]}}});
         self.status("services", &service.metadata.name.unwrap(), status)
             .await;
@@ -408,15 +473,25 @@ impl Rig {
         certificate: &str,
     ) -> FakeEnvoy {
         let selector = format!("gateway.networking.k8s.io/gateway-name={certificate}");
+        self.store_certificate(&selector, certificate).await;
+        self.connect(replica, gateway, certificate).await
+    }
+
+    /// An Envoy of the default fleet.
+    pub(crate) async fn default_envoy(&self, replica: &Serve) -> FakeEnvoy {
+        self.store_certificate(DEFAULT_FLEET, "default").await;
+        self.connect_to(replica, "default", "default").await
+    }
+
+    async fn store_certificate(&self, selector: &str, name: &str) {
         self.until("the Envoy's certificate exists", async || {
-            !self.list("secrets", &selector).await.is_empty()
+            !self.list("secrets", selector).await.is_empty()
         })
         .await;
-        let secret = self.list("secrets", &selector).await.remove(0);
+        let secret = self.list("secrets", selector).await.remove(0);
         for (key, text) in secret_files(&secret) {
-            std::fs::write(self.file(certificate, &key), text).unwrap();
+            std::fs::write(self.file(name, &key), text).unwrap();
         }
-        self.connect(replica, gateway, certificate).await
     }
 
     /// Another Envoy of the same fleet, which doesn't need access to the API server.
@@ -425,6 +500,11 @@ impl Rig {
     }
 
     async fn connect(&self, replica: &Serve, gateway: &str, certificate: &str) -> FakeEnvoy {
+        let fleet = format!("{}/{gateway}", self.namespace);
+        self.connect_to(replica, &fleet, certificate).await
+    }
+
+    async fn connect_to(&self, replica: &Serve, fleet: &str, certificate: &str) -> FakeEnvoy {
         let read = |key: &str| std::fs::read_to_string(self.file(certificate, key)).unwrap();
         let identity = sesame_testkit::certs::Identity {
             chain: read("tls.crt"),
@@ -437,8 +517,7 @@ impl Rig {
             config,
         };
         let number = self.envoys.fetch_add(1, Ordering::Relaxed);
-        let fleet = format!("{}/{gateway}", self.namespace);
-        FakeEnvoy::builder(&fleet, &format!("envoy-{number}"))
+        FakeEnvoy::builder(fleet, &format!("envoy-{number}"))
             .follow(follow)
             .connect(server)
             .await
@@ -512,6 +591,8 @@ impl Rig {
             "gateways",
             "xlistenersets",
             "httproutes",
+            "httpproxies",
+            "ingresses",
             "deployments",
             "services",
             "configmaps",

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use sesame_api::{Ingress, ObjectKey};
 use sesame_engine::{Builder, Reader, Table};
 
+use super::Read;
 use super::annotations::{self, PlainHttp};
 use super::tls::{self, TlsStages};
-use super::{Read, row_key};
 use crate::inputs::Inputs;
 use crate::settings::Settings;
 use crate::shared::default_fleet::Sources;
 use crate::shared::hostname;
-use crate::shared::hosts::{AttachedHost, Attachments};
+use crate::shared::hosts::{self, AttachedHost, Attachments};
 use crate::shared::listeners::ListenerRef;
 
 /// Declares the attachments, by Ingress and host.
@@ -72,7 +72,7 @@ fn rows(
             parents: Vec::new(),
             hosts,
         };
-        (row_key(key, host), attachments)
+        (hosts::row_key(key, host), attachments)
     });
     Some(rows.collect())
 }

@@ -1,56 +1,51 @@
-//! What is wrong with Ingresses, and with the annotations of Services.
+//! What is wrong with Ingresses.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
-use sesame_api::{Ingress, Kind, NamespacedName, ObjectKey};
+use sesame_api::{Ingress, ObjectKey};
 use sesame_engine::{Builder, Reader, Table};
 
 use super::annotations::{self, PlainHttp};
 use super::tls::{self, TlsStages};
 use super::{Read, routes};
-use crate::inputs::Inputs;
 use crate::problem::Notices;
-use crate::shared::default_fleet::Sources;
+use crate::shared::default_fleet;
 use crate::shared::delegation::Delegations;
 use crate::shared::hostname;
+use crate::shared::overlaps::{self, ByLoser};
 
-/// Declares the notices of Ingresses. Translates them again instead of storing each notice with the rules: most have none.
+/// The tables that determine notices.
+#[derive(Clone, Copy)]
+pub(super) struct Sources {
+    pub(super) read: Read,
+    pub(super) routes: routes::Sources,
+    pub(super) tls: TlsStages,
+    pub(super) certificates: default_fleet::Sources,
+    pub(super) delegations: Delegations,
+}
+
+/// Declares the notices of Ingresses. Translates them again instead of storing notices with the rules: most have none.
 pub(super) fn stage(
     b: &mut Builder,
-    inputs: &Inputs,
-    read: Read,
-    of_routes: routes::Sources,
-    tls: TlsStages,
     sources: Sources,
+    overlaps: ByLoser,
 ) -> Table<ObjectKey, Notices> {
-    let ingresses = inputs.ingresses;
-    let of_tls = OfTls {
-        read,
-        tls,
-        sources,
-        delegations: inputs.delegations_by_namespace,
-    };
+    let Sources { read, routes, .. } = sources;
     b.derive("ingress notices", read.ours, move |reader, key| {
-        let ingress = reader.get(ingresses, key)?;
+        let ingress = reader.get(routes.ingresses, key)?;
         let mut notices = Notices::default();
-        routes::translate(reader, of_routes, key, &ingress, &mut notices);
+        routes::translate(reader, routes, key, &ingress, &mut notices);
         annotations::versions(&ingress, &mut notices);
-        of_tls.add(reader, key, &ingress, &mut notices);
+        sources.of_tls(reader, key, &ingress, &mut notices);
+        for message in overlaps::messages(reader, overlaps, key) {
+            notices.warning("spec.rules", message);
+        }
         notices.non_empty()
     })
 }
 
-#[derive(Clone, Copy)]
-struct OfTls {
-    read: Read,
-    tls: TlsStages,
-    sources: Sources,
-    delegations: Delegations,
-}
-
-impl OfTls {
-    fn add(
+impl Sources {
+    fn of_tls(
         self,
         reader: &mut Reader<'_>,
         key: &ObjectKey,
@@ -77,7 +72,13 @@ impl OfTls {
         for host in own.iter().flat_map(|own| &own.hosts) {
             let field = format!("spec.tls[{}]", host.index);
             let certificate = &host.certificate;
-            let checked = tls::check(reader, self.sources, self.delegations, certificate, key);
+            let checked = tls::check(
+                reader,
+                self.certificates,
+                self.delegations,
+                certificate,
+                key,
+            );
             let any_host = own.as_ref().is_some_and(|own| own.any_host);
             let owner = reader.get(self.tls.owners, &host.host);
             let name = &host.host;
@@ -128,38 +129,4 @@ impl OfTls {
             notices.warning(annotations::field(annotation), message);
         }
     }
-}
-
-/// Declares the notices of Services with invalid annotations.
-pub(crate) fn of_services(b: &mut Builder, inputs: &Inputs) -> Table<ObjectKey, Notices> {
-    let services = inputs.services;
-    let invalid = b.index(
-        services,
-        "services with invalid annotations",
-        |name: &NamespacedName, service| {
-            let annotations = service.annotations.as_deref();
-            let invalid = annotations.is_some_and(|annotations| !annotations.invalid.is_empty());
-            let key = || {
-                ObjectKey::new(
-                    Kind::Service,
-                    Arc::clone(&name.namespace),
-                    Arc::clone(&name.name),
-                )
-            };
-            Vec::from_iter(invalid.then(key))
-        },
-    );
-    b.derive(
-        "service notices",
-        invalid,
-        move |reader, key: &ObjectKey| {
-            let service = reader.get(services, &key.namespaced_name())?;
-            let annotations = service.annotations.as_deref()?;
-            let notices = Notices {
-                errors: Vec::new(),
-                warnings: annotations.invalid.to_vec(),
-            };
-            notices.non_empty()
-        },
-    )
 }

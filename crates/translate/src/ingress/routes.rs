@@ -12,11 +12,11 @@ use sesame_model::{
 
 use super::annotations::{self, PlainHttp, RouteOptions};
 use super::backends;
-use super::{Ours, host, paths, row_key};
+use super::{Ours, host, paths};
 use crate::problem::Notices;
 use crate::shared::default_fleet::HTTPS_PORT;
 use crate::shared::hostname;
-use crate::shared::hosts::{RankedMatch, RouteRules};
+use crate::shared::hosts::{self, RankedMatch, RouteRules};
 use crate::shared::precedence::{MatchRank, Seniority, Source};
 use crate::shared::services::RoutedBackend;
 use crate::shared::wildcards;
@@ -52,7 +52,7 @@ pub(super) fn rules(
             partially_invalid: None,
             unresolved: None,
         };
-        (row_key(key, &host), rules)
+        (hosts::row_key(key, &host), rules)
     });
     rows.collect()
 }
