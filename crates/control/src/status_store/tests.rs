@@ -120,7 +120,7 @@ fn an_overview_starts_with_the_worst() {
     assert_eq!((gateway.severity, &gateway.message), (Severity::Ok, &None));
     let listener = &gateway.listeners[0];
     assert_eq!(listener.url.as_deref(), Some("http://127.0.0.1:8080"));
-    assert_eq!(listener.attached_routes, 2);
+    assert_eq!(listener.attached_routes, Some(2));
     assert_eq!(gateway.listeners[1].hostname.as_deref(), Some("a.example"));
     assert_eq!(
         status_store.overview(5, 0).gateways[0].listeners[0]

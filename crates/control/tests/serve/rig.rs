@@ -330,7 +330,13 @@ impl Rig {
             .filter(|event| event.data["regarding"]["name"] == name);
         let text = |value: &Value| value.as_str().unwrap_or("").to_owned();
         of_object
-            .map(|event| format!("{}: {}", text(&event.data["reason"]), text(&event.data["note"])))
+            .map(|event| {
+                format!(
+                    "{}: {}",
+                    text(&event.data["reason"]),
+                    text(&event.data["note"])
+                )
+            })
             .collect()
     }
 
