@@ -20,6 +20,7 @@ use crate::open_enum::open_enum;
 pub struct ExtensionService {
     /// The metadata.
     #[serde(rename = "metadata")]
+    #[cfg_attr(feature = "schema", schemars(schema_with = "crate::crd::metadata"))]
     pub meta: Meta,
     /// Where the service is and how Envoy calls it.
     pub spec: ExtensionServiceSpec,

@@ -27,7 +27,7 @@ pub struct HeaderModifier {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HttpHeader {
     /// The name, case-insensitive.
-    #[cfg_attr(feature = "schema", schemars(length(min = 1)))]
+    #[cfg_attr(feature = "schema", schemars(length(min = 1, max = 256)))]
     pub name: Arc<str>,
     /// The value.
     pub value: Arc<str>,

@@ -66,6 +66,7 @@ pub use virtual_host::{
 pub struct HTTPProxy {
     /// The metadata.
     #[serde(rename = "metadata")]
+    #[cfg_attr(feature = "schema", schemars(schema_with = "crate::crd::metadata"))]
     pub meta: Meta,
     /// What the HTTPProxy configures.
     pub spec: HttpProxySpec,
@@ -125,9 +126,11 @@ pub struct HttpProxySpec {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HttpProxyInclude {
     /// The name of the included HTTPProxy.
+    #[cfg_attr(feature = "schema", schemars(length(min = 1, max = 253)))]
     pub name: Arc<str>,
     /// The namespace of the included HTTPProxy; by default, that of the including one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(length(min = 1, max = 63)))]
     pub namespace: Option<Arc<str>>,
     /// Conditions that are added to those of every included route. A prefix is put before the paths of the included
     /// routes; exact paths and regular expressions aren't allowed.

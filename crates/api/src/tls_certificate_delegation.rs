@@ -15,6 +15,7 @@ use crate::object::resource;
 pub struct TLSCertificateDelegation {
     /// The metadata.
     #[serde(rename = "metadata")]
+    #[cfg_attr(feature = "schema", schemars(schema_with = "crate::crd::metadata"))]
     pub meta: Meta,
     /// The Secrets and the namespaces that may use them.
     pub spec: TlsCertificateDelegationSpec,
@@ -47,6 +48,9 @@ pub struct CertificateDelegation {
     #[cfg_attr(feature = "schema", schemars(length(min = 1, max = 253)))]
     pub secret_name: Arc<str>,
     /// The namespaces that may use the Secret; `*` stands for all.
-    #[cfg_attr(feature = "schema", schemars(length(max = 1024)))]
+    #[cfg_attr(
+        feature = "schema",
+        schemars(length(max = 1024), inner(length(min = 1, max = 63)))
+    )]
     pub target_namespaces: Vec<Arc<str>>,
 }

@@ -18,6 +18,7 @@ use crate::gateway_api::parameters::ConfigData;
 use crate::settings::Settings;
 use crate::shared::authorities::AUTHORITIES;
 use crate::shared::certificates::{CHAIN, PRIVATE_KEY, SecretData};
+use crate::shared::delegation::{self, Delegations};
 use crate::shared::namespaces::Labels;
 use crate::shared::parameters::KEY;
 use crate::shared::services::{self, Service, Slice};
@@ -60,12 +61,14 @@ pub struct Inputs {
     pub(crate) settings: Table<(), Settings>,
     pub(crate) grants_by_namespace: Index<NamespacedName, ReferenceGrant, Arc<str>>,
     pub(crate) slices_by_service: Index<NamespacedName, Slice, NamespacedName>,
+    pub(crate) delegations_by_namespace: Delegations,
     pub(crate) rejected_routes_by_table: Index<Rejected, String, (FleetId, Arc<str>)>,
 }
 
 impl Inputs {
     pub(crate) fn declare(b: &mut Builder) -> Self {
         let reference_grants = b.input("reference_grants");
+        let tls_certificate_delegations = b.input("tls_certificate_delegations");
         let slices = b.input("endpoint_slices");
         let rejections = b.input("rejections");
         Self {
@@ -82,7 +85,7 @@ impl Inputs {
             backend_traffic_policies: b.input("backend_traffic_policies"),
             telemetry_policies: b.input("telemetry_policies"),
             http_proxies: b.input("http_proxies"),
-            tls_certificate_delegations: b.input("tls_certificate_delegations"),
+            tls_certificate_delegations,
             extension_services: b.input("extension_services"),
             ingresses: b.input("ingresses"),
             ingress_classes: b.input("ingress_classes"),
@@ -107,6 +110,7 @@ impl Inputs {
             slices_by_service: b.index(slices, "endpoint_slices by service", |_, slice| {
                 services::owner(slice)
             }),
+            delegations_by_namespace: delegation::by_namespace(b, tls_certificate_delegations),
             rejected_routes_by_table: b.index(
                 rejections,
                 "rejected routes by table",

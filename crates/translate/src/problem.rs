@@ -100,3 +100,30 @@ impl fmt::Display for FieldError {
         write!(f, "{}: {}", self.field, self.message)
     }
 }
+
+/// What is wrong with an object whose status has no place for it. Never empty as a row.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Notices {
+    /// Fields that have no effect, or not the one that they say.
+    pub errors: Vec<FieldError>,
+    /// Invalid or unnecessary settings, without which the object is served.
+    pub warnings: Vec<FieldError>,
+}
+
+impl Notices {
+    /// Adds an error.
+    pub fn error(&mut self, field: impl Into<String>, message: impl Into<String>) {
+        self.errors.push(FieldError::new(field, message));
+    }
+
+    /// Adds a warning.
+    pub fn warning(&mut self, field: impl Into<String>, message: impl Into<String>) {
+        self.warnings.push(FieldError::new(field, message));
+    }
+
+    /// `None` if there are none.
+    pub fn non_empty(self) -> Option<Self> {
+        let any = !self.errors.is_empty() || !self.warnings.is_empty();
+        any.then_some(self)
+    }
+}

@@ -1,6 +1,6 @@
 //! Shared by all configuration sources: listeners, ports, hosts, connections and datagrams, which merge the rows of
-//! all sources; the fleet of objects without a Gateway; hostnames, references and grants, certificates, client certificates, CAs, Services, and the
-//! Services of XBackends.
+//! all sources; the fleet of objects without a Gateway; hostnames and wildcards, references, grants and delegations, certificates,
+//! client certificates, CAs, Services and their annotations, the Services of XBackends; durations and expressions.
 
 pub(crate) mod authorities;
 pub mod certificates;
@@ -9,6 +9,8 @@ pub(crate) mod connections;
 pub(crate) mod covering;
 pub(crate) mod datagrams;
 pub(crate) mod default_fleet;
+pub(crate) mod delegation;
+pub(crate) mod durations;
 pub(crate) mod grants;
 pub(crate) mod headers;
 pub mod hostname;
@@ -21,4 +23,6 @@ pub mod pod_services;
 pub(crate) mod ports;
 pub mod precedence;
 pub mod regex;
+pub mod service_annotations;
 pub mod services;
+pub(crate) mod wildcards;

@@ -21,7 +21,10 @@ pub struct HeadersPolicy {
     pub set: Vec<HttpHeader>,
     /// The names of the headers to remove, case-insensitive.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[cfg_attr(feature = "schema", schemars(length(max = 128)))]
+    #[cfg_attr(
+        feature = "schema",
+        schemars(length(max = 128), inner(length(min = 1, max = 256)))
+    )]
     pub remove: Vec<Arc<str>>,
 }
 

@@ -43,7 +43,10 @@ pub struct RetryPolicy {
     pub retry_on: Vec<RetryOn>,
     /// The response codes after which requests are retried, if `retryOn` has `retriable-status-codes`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[cfg_attr(feature = "schema", schemars(length(max = 64)))]
+    #[cfg_attr(
+        feature = "schema",
+        schemars(length(max = 64), inner(range(min = 100, max = 599)))
+    )]
     pub retriable_status_codes: Vec<u32>,
 }
 

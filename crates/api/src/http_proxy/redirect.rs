@@ -37,7 +37,7 @@ pub struct RequestRedirectPolicy {
     pub port: Option<u16>,
     /// The code of the response.
     #[serde(default = "RequestRedirectPolicy::found")]
-    #[cfg_attr(feature = "schema", schemars(extend("enum" = REDIRECT_CODES)))]
+    #[cfg_attr(feature = "schema", schemars(extend("enum" = [301, 302, 303, 307, 308])))]
     pub status_code: u16,
     /// The new path. Not together with `prefix`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -48,9 +48,6 @@ pub struct RequestRedirectPolicy {
     #[cfg_attr(feature = "schema", schemars(regex(pattern = "^/")))]
     pub prefix: Option<Arc<str>>,
 }
-
-/// The codes of redirects.
-pub(crate) const REDIRECT_CODES: [u16; 5] = [301, 302, 303, 307, 308];
 
 impl RequestRedirectPolicy {
     fn found() -> u16 {
@@ -81,7 +78,7 @@ pub struct InternalRedirectPolicy {
     pub max_internal_redirects: Option<u32>,
     /// The codes of redirects that are followed; only 302 by default.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[cfg_attr(feature = "schema", schemars(length(max = 5), extend("items" = {"type": "integer", "format": "int32", "enum": REDIRECT_CODES})))]
+    #[cfg_attr(feature = "schema", schemars(length(max = 5), extend("items" = {"type": "integer", "format": "int32", "enum": [301, 302, 303, 307, 308]})))]
     pub redirect_response_codes: Vec<u16>,
     /// Whether a redirect may lead from HTTPS to HTTP or back; never by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]

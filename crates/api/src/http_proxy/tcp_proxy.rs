@@ -34,8 +34,10 @@ pub struct TcpProxy {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TcpProxyInclude {
     /// The name of the included HTTPProxy.
+    #[cfg_attr(feature = "schema", schemars(length(min = 1, max = 253)))]
     pub name: Arc<str>,
     /// The namespace of the included HTTPProxy; by default, that of the including one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(length(min = 1, max = 63)))]
     pub namespace: Option<Arc<str>>,
 }

@@ -29,6 +29,7 @@ enum PathRank {
     Exact,
     Regex(Reverse<usize>),
     Prefix(Reverse<usize>),
+    Default,
 }
 
 impl MatchRank {
@@ -47,6 +48,16 @@ impl MatchRank {
             any_method: matches.method.is_none(),
             headers: Reverse(matches.headers.len()),
             query: Reverse(matches.query.len()),
+        }
+    }
+
+    /// The rank of a default backend, which gets the requests that nothing else matches.
+    pub fn of_default() -> Self {
+        Self {
+            path: PathRank::Default,
+            any_method: true,
+            headers: Reverse(0),
+            query: Reverse(0),
         }
     }
 
@@ -142,7 +153,8 @@ mod tests {
             a_match(prefix("/long"), false, 0, 0),
             a_match(prefix("/"), true, 9, 9),
         ];
-        let ranks: Vec<_> = in_order.iter().map(MatchRank::of).collect();
+        let mut ranks: Vec<_> = in_order.iter().map(MatchRank::of).collect();
+        ranks.push(MatchRank::of_default());
         assert!(
             ranks.is_sorted() && ranks.windows(2).all(|pair| pair[0] != pair[1]),
             "{ranks:?}"

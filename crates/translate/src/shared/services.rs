@@ -17,6 +17,7 @@ use sesame_model::{
 };
 
 use super::authorities::AuthorityState;
+use super::service_annotations::ServiceAnnotations;
 use super::pod_services::{self, Selection};
 
 /// The label on an EndpointSlice that names its Service.
@@ -33,6 +34,8 @@ pub struct Service {
     pub ports: Box<[ServicePort]>,
     /// Set if an XBackend owns it.
     pub selection: Option<Box<Selection>>,
+    /// What its annotations say about connections to it.
+    pub annotations: Option<Box<ServiceAnnotations>>,
 }
 
 /// A port of a Service.
@@ -64,6 +67,13 @@ impl Service {
         let ports = spec
             .and_then(|spec| spec.ports.as_deref())
             .unwrap_or_default();
+        let ports: Box<[ServicePort]> = ports.iter().filter_map(read_port).collect();
+        let names = || ports.iter().map(|port| (&*port.name, port.port));
+        let annotations = service.metadata.annotations.as_ref();
+        let annotations = annotations.filter(|annotations| !annotations.is_empty());
+        let annotations = annotations.and_then(|annotations| {
+            ServiceAnnotations::read(annotations, &Vec::from_iter(names()))
+        });
         Self {
             external: spec.and_then(|spec| spec.type_.as_deref()) == Some("ExternalName"),
             family: spec
@@ -73,22 +83,9 @@ impl Service {
                     "IPv6" => Some(Family::V6),
                     _ => None,
                 }),
-            ports: ports
-                .iter()
-                .filter_map(|port| {
-                    Some(ServicePort {
-                        name: port.name.as_deref().unwrap_or_default().into(),
-                        port: u16::try_from(port.port).ok().filter(|&port| port != 0)?,
-                        transport: match port.protocol.as_deref() {
-                            None | Some("TCP") => Some(Transport::Tcp),
-                            Some("UDP") => Some(Transport::Udp),
-                            Some(_) => None,
-                        },
-                        app_protocol: port.app_protocol.as_deref().map(Into::into),
-                    })
-                })
-                .collect(),
+            ports,
             selection: Selection::read(service).map(Box::new),
+            annotations: annotations.map(Box::new),
         }
     }
 
@@ -97,6 +94,31 @@ impl Service {
         let mut ports = self.ports.iter();
         ports.find(|port| port.port == number && port.transport == Some(transport))
     }
+
+    /// The HTTP version of a port, and whether it runs over TLS: from its `appProtocol` or, without one, from an
+    /// annotation. `None`: unsupported.
+    fn protocol(&self, port: &ServicePort) -> Option<(Protocol, bool)> {
+        if port.app_protocol.is_none()
+            && let Some(annotations) = &self.annotations
+            && let Some(found) = annotations.protocol(&port.name, port.port)
+        {
+            return Some(found);
+        }
+        protocol(port.app_protocol.as_deref())
+    }
+}
+
+fn read_port(port: &core::ServicePort) -> Option<ServicePort> {
+    Some(ServicePort {
+        name: port.name.as_deref().unwrap_or_default().into(),
+        port: u16::try_from(port.port).ok().filter(|&port| port != 0)?,
+        transport: match port.protocol.as_deref() {
+            None | Some("TCP") => Some(Transport::Tcp),
+            Some("UDP") => Some(Transport::Udp),
+            Some(_) => None,
+        },
+        app_protocol: port.app_protocol.as_deref().map(Into::into),
+    })
 }
 
 /// The routing-related fields of an EndpointSlice.
@@ -303,10 +325,10 @@ pub fn backend(
             protocol,
             tls: None,
             retries: None,
-            connections: connections(policy),
+            connections: connections(policy, service),
         });
     }
-    match protocol(port.app_protocol.as_deref()) {
+    match service.protocol(port) {
         Some((protocol, tls)) => {
             let cluster = Cluster {
                 discovery: Discovery::Endpoints,
@@ -315,7 +337,7 @@ pub fn backend(
                     .unwrap_or(protocol),
                 tls: upstream_tls(key, tls),
                 retries: None,
-                connections: connections(policy),
+                connections: connections(policy, service),
             };
             Backend::Serves(cluster)
         }
@@ -327,8 +349,22 @@ pub fn backend(
     }
 }
 
-fn connections(policy: Option<&ClusterPolicy>) -> Option<Arc<ConnectionSettings>> {
-    policy?.connections.clone()
+/// The settings of a policy, with the limits in the Service's annotations.
+fn connections(
+    policy: Option<&ClusterPolicy>,
+    service: &Service,
+) -> Option<Arc<ConnectionSettings>> {
+    let of_policy = policy.and_then(|policy| policy.connections.clone());
+    let annotations = service.annotations.as_deref();
+    let limits = annotations.and_then(|annotations| annotations.limits);
+    if limits.is_none() || of_policy.as_ref().is_some_and(|own| own.limits.is_some()) {
+        return of_policy;
+    }
+    let of_policy = of_policy.map_or_else(ConnectionSettings::default, Arc::unwrap_or_clone);
+    Some(Arc::new(ConnectionSettings {
+        limits,
+        ..of_policy
+    }))
 }
 
 /// The TLS settings of a route, or those of the Service's `appProtocol`. Those of policies are added later.
@@ -482,6 +518,7 @@ mod tests {
                 app_protocol: None,
             }]),
             selection: None,
+            annotations: None,
         };
         let name = NamespacedName::new("ns", "api");
         let protocol = |policy: Option<Protocol>| {
