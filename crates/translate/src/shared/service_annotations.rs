@@ -75,7 +75,7 @@ impl ServiceAnnotations {
             };
             let entries = list.split(',').map(str::trim);
             for entry in entries.filter(|entry| !entry.is_empty()) {
-                let number = entry.parse();
+                let number = entry.parse::<u16>();
                 let known = ports.iter().any(|(name, port)| {
                     *name == entry || number.as_ref().is_ok_and(|number| number == port)
                 });
