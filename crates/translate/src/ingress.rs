@@ -1,7 +1,7 @@
 //! Translates Ingresses into rules, hosts and listeners of the default fleet.
 
-use sesame_api::{Ingress, ObjectKey};
-use sesame_engine::{Builder, Index};
+use sesame_api::{Ingress, ObjectKey, ObjectStatus};
+use sesame_engine::{Builder, Index, Table};
 use sesame_model::{CertificateKey, ClusterKey};
 
 use crate::inputs::Inputs;
@@ -38,6 +38,10 @@ pub(crate) fn stages(
         rules: b.derive("ingress rules", source, |_, _: &ObjectKey| None),
         attachments: b.derive("ingress attachments", source, |_, _: &ObjectKey| None),
         backends: b.derive("ingress connections", source, |_, _: &ObjectKey| None),
-        statuses: b.derive("ingress status", source, |_, _: &ObjectKey| None),
     }
+}
+
+/// Declares the statuses.
+pub(crate) fn statuses(b: &mut Builder, inputs: &Inputs) -> Table<ObjectKey, ObjectStatus> {
+    b.derive("ingress status", inputs.ingresses, |_, _: &ObjectKey| None)
 }

@@ -33,6 +33,7 @@ use crate::shared::connections::{self, ChainKey, ServedChain};
 use crate::shared::datagrams;
 use crate::shared::default_fleet;
 use crate::shared::hosts::{self, Attachments, RouteRules};
+use crate::shared::overlaps;
 use crate::shared::ports::{self, Bind};
 use crate::shared::services::{self, RoutedBackend};
 
@@ -175,9 +176,15 @@ pub fn stages(b: &mut Builder) -> Pipeline {
         authorities,
     };
     let ingress = ingress::stages(b, &inputs, ingresses, of_default_fleet);
-    let http_proxy = http_proxy::stages(b, &inputs, proxies, of_default_fleet);
-    let default_fleet =
-        default_fleet::stages(b, &inputs, listener, gateways.points, [ingress, http_proxy]);
+    let proxies = http_proxy::stages(b, &inputs, proxies, of_default_fleet);
+    let http_proxy = proxies.contribution;
+    let default_fleet = default_fleet::stages(
+        b,
+        &inputs,
+        listener,
+        gateways.points,
+        [ingress, proxies.contribution],
+    );
     let points = b.union("listeners", [gateways.points, default_fleet.points]);
 
     let sources = route::Sources {
@@ -437,6 +444,9 @@ pub fn stages(b: &mut Builder) -> Pipeline {
         backend_traffic::statuses(b, &inputs, traffic_policies, xbackends, uses);
     let pod_services = xbackend::pod_service_changes(b, &inputs, xbackends, uses);
     let xbackend_status = xbackend::statuses(b, &inputs, xbackends, pod_services, uses);
+    let overlaps = overlaps::stages(b, of_hosts, attachments);
+    let ingress_status = ingress::statuses(b, &inputs);
+    let proxy_status = http_proxy::statuses(b, &inputs, proxies, overlaps);
     let statuses = b.union(
         "statuses",
         [
@@ -448,8 +458,8 @@ pub fn stages(b: &mut Builder) -> Pipeline {
             traffic_policy_status,
             xbackend_status,
             telemetry.statuses,
-            ingress.statuses,
-            http_proxy.statuses,
+            ingress_status,
+            proxy_status,
         ],
     );
 

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use sesame_api::{Kind, ObjectKey, ObjectStatus};
+use sesame_api::{Kind, LoadBalancerIngress, LoadBalancerStatus, ObjectKey};
 use sesame_engine::{Builder, Index, Reader, Table};
 use sesame_model::{
     CertificateKey, ClusterKey, FleetAddress, FleetId, FleetRequest, ListenerKey, Port,
@@ -44,8 +44,6 @@ pub(crate) struct Contribution {
     pub(crate) attachments: Table<ObjectKey, Attachments>,
     /// The backends of forwarded connections.
     pub(crate) backends: Table<ObjectKey, Backends>,
-    /// Statuses.
-    pub(crate) statuses: Table<ObjectKey, ObjectStatus>,
 }
 
 /// The tables that sources read.
@@ -156,6 +154,22 @@ pub(crate) fn addresses(reader: &mut Reader<'_>, inputs: &Inputs) -> Vec<FleetAd
     let fleet = fleet.map(|settings| settings.default_fleet());
     let state = fleet.and_then(|fleet| reader.get(inputs.fleets, &fleet));
     state.map_or_else(Vec::new, |state| state.addresses.clone())
+}
+
+/// The addresses of the default fleet, as the status of an object.
+pub(crate) fn load_balancer(reader: &mut Reader<'_>, inputs: &Inputs) -> LoadBalancerStatus {
+    let addresses = addresses(reader, inputs);
+    let ingress = addresses.into_iter().map(|address| {
+        let mut ingress = LoadBalancerIngress::default();
+        match address {
+            FleetAddress::Ip(ip) => ingress.ip = Some(ip.to_string()),
+            FleetAddress::Hostname(name) => ingress.hostname = Some(name),
+        }
+        ingress
+    });
+    LoadBalancerStatus {
+        ingress: ingress.collect(),
+    }
 }
 
 /// Declares the listeners and the fleet. `gateways` are the listeners of Gateways, which take precedence where they

@@ -113,8 +113,18 @@ mod tests {
     #[test]
     fn other_texts_are_invalid() {
         for text in [
-            "", "5", "s", ".s", "1..5s", "-1s", "1 s", "1d", "1sx", "infinity",
-            "99999999999999999999h", "9999999999h",
+            "",
+            "5",
+            "s",
+            ".s",
+            "1..5s",
+            "-1s",
+            "1 s",
+            "1d",
+            "1sx",
+            "infinity",
+            "99999999999999999999h",
+            "9999999999h",
         ] {
             assert_eq!(read(text), None, "{text}");
         }
@@ -126,10 +136,7 @@ mod tests {
         assert_eq!(read_limit("0s"), Some(Limit::Default));
         assert_eq!(read_limit("infinity"), Some(Limit::Infinite));
         assert_eq!(read_limit("infinite"), Some(Limit::Infinite));
-        assert_eq!(
-            read_limit("2s"),
-            Some(Limit::After(Duration::from_secs(2)))
-        );
+        assert_eq!(read_limit("2s"), Some(Limit::After(Duration::from_secs(2))));
         assert_eq!(read_limit("never"), None);
     }
 }

@@ -14,9 +14,18 @@ const PER_HOST_MAX_CONNECTIONS: &str = "projectsesame.io/per-host-max-connection
 
 /// Each lists names and numbers of ports. A port in several lists has the first protocol.
 const UPSTREAM_PROTOCOLS: [(&str, UpstreamProtocol); 3] = [
-    ("projectsesame.io/upstream-protocol.h2", UpstreamProtocol::H2),
-    ("projectsesame.io/upstream-protocol.h2c", UpstreamProtocol::H2c),
-    ("projectsesame.io/upstream-protocol.tls", UpstreamProtocol::Tls),
+    (
+        "projectsesame.io/upstream-protocol.h2",
+        UpstreamProtocol::H2,
+    ),
+    (
+        "projectsesame.io/upstream-protocol.h2c",
+        UpstreamProtocol::H2c,
+    ),
+    (
+        "projectsesame.io/upstream-protocol.tls",
+        UpstreamProtocol::Tls,
+    ),
 ];
 
 /// What the annotations of a Service say.
@@ -43,10 +52,7 @@ enum UpstreamProtocol {
 
 impl ServiceAnnotations {
     /// Reads the annotations; `None` if there are none. `ports` are the names and numbers of the Service's ports.
-    pub fn read(
-        annotations: &BTreeMap<String, String>,
-        ports: &[(&str, u16)],
-    ) -> Option<Self> {
+    pub fn read(annotations: &BTreeMap<String, String>, ports: &[(&str, u16)]) -> Option<Self> {
         let mut invalid = Vec::new();
         let mut limit = |name: &str| {
             let text = annotations.get(name)?.trim();
@@ -54,8 +60,10 @@ impl ServiceAnnotations {
                 // As in HTTPProxy, 0 stands for no limit.
                 Ok(limit) => Some(limit).filter(|&limit| limit > 0),
                 Err(_) => {
-                    let message =
-                        format!("{text:?} is not a number from 0 to {}; it is ignored", u32::MAX);
+                    let message = format!(
+                        "{text:?} is not a number from 0 to {}; it is ignored",
+                        u32::MAX
+                    );
                     invalid.push(FieldError::new(field(name), message));
                     None
                 }
@@ -101,9 +109,8 @@ impl ServiceAnnotations {
     pub(super) fn protocol(&self, name: &str, number: u16) -> Option<(Protocol, bool)> {
         let number = number.to_string();
         let mut protocols = self.protocols.iter();
-        let (_, protocol) = protocols.find(|(entry, _)| {
-            (!name.is_empty() && **entry == *name) || **entry == *number
-        })?;
+        let (_, protocol) = protocols
+            .find(|(entry, _)| (!name.is_empty() && **entry == *name) || **entry == *number)?;
         Some(match protocol {
             UpstreamProtocol::H2 => (Protocol::Http2, true),
             UpstreamProtocol::H2c => (Protocol::Http2, false),

@@ -17,8 +17,8 @@ use sesame_model::{
 };
 
 use super::authorities::AuthorityState;
-use super::service_annotations::ServiceAnnotations;
 use super::pod_services::{self, Selection};
+use super::service_annotations::ServiceAnnotations;
 
 /// The label on an EndpointSlice that names its Service.
 const SERVICE_NAME: &str = "kubernetes.io/service-name";
@@ -93,6 +93,11 @@ impl Service {
     pub(crate) fn port(&self, number: u16, transport: Transport) -> Option<&ServicePort> {
         let mut ports = self.ports.iter();
         ports.find(|port| port.port == number && port.transport == Some(transport))
+    }
+
+    /// Whether connections to a port use TLS, unless a route says otherwise.
+    pub(crate) fn uses_tls(&self, port: &ServicePort) -> bool {
+        self.protocol(port).is_some_and(|(_, tls)| tls)
     }
 
     /// The HTTP version of a port, and whether it runs over TLS: from its `appProtocol` or, without one, from an
@@ -323,7 +328,7 @@ pub fn backend(
         return Backend::Serves(Cluster {
             discovery: Discovery::Endpoints,
             protocol,
-            tls: None,
+            tls: upstream_tls(key, false),
             retries: None,
             connections: connections(policy, service),
         });
