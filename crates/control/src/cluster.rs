@@ -120,8 +120,11 @@ pub async fn status_store(
 }
 
 /// The ingress classes that Sesame implements.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Classes {
+    /// The name in the settings.
+    name: Arc<str>,
+    /// This name, and those of the IngressClasses with Sesame as their controller.
     names: BTreeSet<Arc<str>>,
     /// Whether one of them is a default class.
     default: bool,
@@ -135,6 +138,7 @@ impl Classes {
 
     fn of(classes: &[Object], name: &str) -> Self {
         let mut ours = Self {
+            name: name.into(),
             names: BTreeSet::from([name.into()]),
             default: false,
         };
@@ -153,21 +157,19 @@ impl Classes {
 
     /// Whether an object isn't another ingress controller's.
     fn include(&self, object: &Object) -> bool {
-        let class = match object {
+        match object {
             Object::Ingress(ingress) => {
                 let field = ingress.spec.ingress_class_name.as_ref();
-                return match ingress.meta.ingress_class(field) {
-                    Some(class) => self.names.contains(&class),
-                    None => self.default,
-                };
+                let class = ingress.meta.ingress_class(field);
+                class.map_or(self.default, |class| self.names.contains(&class))
             }
             Object::HTTPProxy(proxy) => {
                 let field = proxy.spec.ingress_class_name.as_ref();
-                proxy.meta.ingress_class(field)
+                let class = proxy.meta.ingress_class(field);
+                class.is_none_or(|class| *class == *self.name)
             }
-            _ => return true,
-        };
-        class.is_none_or(|class| self.names.contains(&class))
+            _ => true,
+        }
     }
 }
 
@@ -285,6 +287,50 @@ mod tests {
 
     use super::*;
     use crate::status_store::Severity;
+
+    #[test]
+    fn objects_of_other_ingress_controllers_are_not_shown() {
+        let object = |value| Object::decode(value).unwrap().unwrap();
+        let class = |name: &str, controller: &str, default: &str| {
+            object(json!({
+                "apiVersion": "networking.k8s.io/v1", "kind": "IngressClass",
+                "metadata": {"name": name, "annotations": {IngressClass::DEFAULT: default}},
+                "spec": {"controller": controller},
+            }))
+        };
+        let ingress = |class: Option<&str>| {
+            object(json!({
+                "apiVersion": "networking.k8s.io/v1", "kind": "Ingress",
+                "metadata": {"name": "a", "namespace": "ns"},
+                "spec": {
+                    "ingressClassName": class,
+                    "defaultBackend": {"service": {"name": "a", "port": {"number": 80}}},
+                },
+            }))
+        };
+        let proxy = |class: Option<&str>| {
+            object(json!({
+                "apiVersion": "projectsesame.io/v1", "kind": "HTTPProxy",
+                "metadata": {"name": "a", "namespace": "ns"},
+                "spec": {
+                    "ingressClassName": class,
+                    "virtualhost": {"fqdn": "a.example"},
+                    "routes": [{"services": [{"name": "a", "port": 80}]}],
+                },
+            }))
+        };
+        let classes = [
+            class("edge", INGRESS_CONTROLLER, "false"),
+            class("other", "example.com/other", "true"),
+        ];
+        let ours = Classes::of(&classes, "sesame");
+        assert!(ours.include(&ingress(Some("sesame"))) && ours.include(&ingress(Some("edge"))));
+        assert!(!ours.include(&ingress(Some("other"))) && !ours.include(&ingress(None)));
+        assert!(ours.include(&proxy(None)) && ours.include(&proxy(Some("sesame"))));
+        assert!(!ours.include(&proxy(Some("other"))));
+        let ours = Classes::of(&[class("edge", INGRESS_CONTROLLER, "true")], "sesame");
+        assert!(ours.include(&ingress(None)));
+    }
 
     #[test]
     fn a_parent_without_a_status_is_shown_as_waiting() {

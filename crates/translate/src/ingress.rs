@@ -19,7 +19,7 @@ mod tls;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use sesame_api::{Ingress, ObjectKey};
+use sesame_api::{Ingress, ObjectKey, ObjectStatus};
 use sesame_engine::{Builder, Index, Table};
 use sesame_model::{CertificateKey, ClusterKey};
 
@@ -27,7 +27,7 @@ use self::backends::Backend;
 use self::tls::IngressTls;
 use crate::inputs::Inputs;
 use crate::problem::Notices;
-use crate::shared::default_fleet::{Contribution, Sources};
+use crate::shared::default_fleet::{self, Contribution, Sources};
 use crate::shared::hostname;
 use crate::shared::overlaps::ByLoser;
 
@@ -113,7 +113,7 @@ pub(crate) fn stages(b: &mut Builder, inputs: &Inputs, read: Read, sources: Sour
         attachments: attachments::stage(b, inputs, read, tls, sources),
         // Ingresses forward no connections.
         backends: b.derive("ingress connections", tls.points, |_, _| None),
-        statuses: status::stages(b, inputs, read),
+        users: default_fleet::users(b, "users by ingress", read.ours),
     };
     Stages {
         contribution,
@@ -153,4 +153,13 @@ fn host(host: Option<&Arc<str>>) -> Result<Arc<str>, &'static str> {
         Some(host) if sesame_api::is_hostname(host) => Ok(Arc::clone(host)),
         Some(_) => Err("expected a lowercase hostname such as example.com or *.example.com"),
     }
+}
+
+/// Declares the statuses.
+pub(crate) fn statuses(
+    b: &mut Builder,
+    inputs: &Inputs,
+    stages: Stages,
+) -> Table<ObjectKey, ObjectStatus> {
+    status::stages(b, inputs, stages.of_notices.read)
 }

@@ -181,7 +181,8 @@ pub fn stages(b: &mut Builder) -> Pipeline {
     };
     let ingress_stages = ingress::stages(b, &inputs, ingresses, of_default_fleet);
     let ingress = ingress_stages.contribution;
-    let http_proxy = http_proxy::stages(b, &inputs, proxies, of_default_fleet);
+    let proxies = http_proxy::stages(b, &inputs, proxies, of_default_fleet);
+    let http_proxy = proxies.contribution;
     let default_fleet =
         default_fleet::stages(b, &inputs, listener, gateways.points, [ingress, http_proxy]);
     let points = b.union("listeners", [gateways.points, default_fleet.points]);
@@ -443,6 +444,9 @@ pub fn stages(b: &mut Builder) -> Pipeline {
         backend_traffic::statuses(b, &inputs, traffic_policies, xbackends, uses);
     let pod_services = xbackend::pod_service_changes(b, &inputs, xbackends, uses);
     let xbackend_status = xbackend::statuses(b, &inputs, xbackends, pod_services, uses);
+    let overlaps = overlaps::stages(b, of_hosts, attachments);
+    let ingress_status = ingress::statuses(b, &inputs, ingress_stages);
+    let proxy_status = http_proxy::statuses(b, &inputs, proxies, overlaps);
     let statuses = b.union(
         "statuses",
         [
@@ -454,12 +458,11 @@ pub fn stages(b: &mut Builder) -> Pipeline {
             traffic_policy_status,
             xbackend_status,
             telemetry.statuses,
-            ingress.statuses,
-            http_proxy.statuses,
+            ingress_status,
+            proxy_status,
         ],
     );
 
-    let overlaps = overlaps::stages(b, of_hosts, attachments);
     let ingress_notices = ingress::notices(b, ingress_stages, overlaps);
     let service_notices = service_annotations::notices(b, inputs.services);
     let notices = b.union("notices", [ingress_notices, service_notices]);

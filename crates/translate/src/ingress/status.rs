@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use sesame_api::{IngressStatus, LoadBalancerIngress, LoadBalancerStatus, ObjectKey, ObjectStatus};
+use sesame_api::{IngressStatus, ObjectKey, ObjectStatus};
 use sesame_engine::{Builder, Table};
-use sesame_model::FleetAddress;
 
 use super::Read;
 use crate::inputs::Inputs;
@@ -19,22 +18,11 @@ pub(super) fn stages(
     let inputs = *inputs;
     let status: Table<(), Arc<IngressStatus>> =
         b.derive("ingress addresses", inputs.settings, move |reader, ()| {
-            let addresses = default_fleet::addresses(reader, &inputs);
-            let ingress = addresses.iter().map(address).collect();
-            let load_balancer = LoadBalancerStatus { ingress };
+            let load_balancer = default_fleet::load_balancer(reader, &inputs);
             Some(Arc::new(IngressStatus { load_balancer }))
         });
     b.derive("ingress status", read.ours, move |reader, _: &ObjectKey| {
         let status = reader.get(status, &())?;
         Some(ObjectStatus::Ingress(Arc::clone(&status)))
     })
-}
-
-fn address(address: &FleetAddress) -> LoadBalancerIngress {
-    let mut ingress = LoadBalancerIngress::default();
-    match address {
-        FleetAddress::Ip(ip) => ingress.ip = Some(ip.to_string()),
-        FleetAddress::Hostname(name) => ingress.hostname = Some(name.clone()),
-    }
-    ingress
 }

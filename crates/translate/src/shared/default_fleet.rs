@@ -6,8 +6,8 @@
 
 use std::sync::Arc;
 
-use sesame_api::{Kind, ObjectKey, ObjectStatus};
-use sesame_engine::{Builder, Index, Reader, Table};
+use sesame_api::{Kind, LoadBalancerIngress, LoadBalancerStatus, ObjectKey};
+use sesame_engine::{Builder, Index, Keys, Reader, Table};
 use sesame_model::{
     CertificateKey, ClusterKey, FleetAddress, FleetId, FleetRequest, ListenerKey, Port,
 };
@@ -44,8 +44,9 @@ pub(crate) struct Contribution {
     pub(crate) attachments: Table<ObjectKey, Attachments>,
     /// The backends of forwarded connections.
     pub(crate) backends: Table<ObjectKey, Backends>,
-    /// Statuses.
-    pub(crate) statuses: Table<ObjectKey, ObjectStatus>,
+    /// Its objects of our classes, from [`users`]. The fleet exists while there is one, valid or not: a mistake must not
+    /// cost the fleet its address.
+    pub(crate) users: Keys<ObjectKey>,
 }
 
 /// The tables that sources read.
@@ -73,6 +74,15 @@ pub(crate) struct DefaultFleet {
 /// The owner of the HTTP listener: the ingress class, whether or not it exists.
 fn owner() -> ObjectKey {
     ObjectKey::new(Kind::IngressClass, "", INGRESS_CLASS)
+}
+
+/// The users of the default fleet in a table.
+pub(crate) fn users<T: PartialEq + Send + Sync + 'static>(
+    b: &mut Builder,
+    name: &'static str,
+    ours: Table<ObjectKey, T>,
+) -> Keys<ObjectKey> {
+    b.index(ours, name, |_, _| vec![owner()]).into()
 }
 
 /// Declares the HTTP listener of the default fleet, which objects share.
@@ -158,6 +168,22 @@ pub(crate) fn addresses(reader: &mut Reader<'_>, inputs: &Inputs) -> Vec<FleetAd
     state.map_or_else(Vec::new, |state| state.addresses.clone())
 }
 
+/// The addresses of the default fleet, as the status of an object.
+pub(crate) fn load_balancer(reader: &mut Reader<'_>, inputs: &Inputs) -> LoadBalancerStatus {
+    let addresses = addresses(reader, inputs);
+    let ingress = addresses.into_iter().map(|address| {
+        let mut ingress = LoadBalancerIngress::default();
+        match address {
+            FleetAddress::Ip(ip) => ingress.ip = Some(ip.to_string()),
+            FleetAddress::Hostname(name) => ingress.hostname = Some(name),
+        }
+        ingress
+    });
+    LoadBalancerStatus {
+        ingress: ingress.collect(),
+    }
+}
+
 /// Declares the listeners and the fleet. `gateways` are the listeners of Gateways, which take precedence where they
 /// share a fleet, and `listener` is that of [`http_listener`].
 pub(crate) fn stages<const N: usize>(
@@ -168,16 +194,14 @@ pub(crate) fn stages<const N: usize>(
     sources: [Contribution; N],
 ) -> DefaultFleet {
     let settings = inputs.settings;
-    let statuses = b.union(
-        "statuses without gateway",
-        sources.map(|source| source.statuses),
-    );
     let tls = b.union(
         "tls hosts without gateway",
         sources.map(|source| source.points),
     );
-    // An object without a valid host also counts: a mistake must not cost the fleet its address.
-    let users = b.index(statuses, "users of the default fleet", |_, _| vec![owner()]);
+    let users = b.union_keys(
+        "users of the default fleet",
+        sources.map(|source| source.users),
+    );
     let tls_users = b.index(tls, "tls users of the default fleet", |_, _| vec![owner()]);
     let with_tls = b.union_keys("default fleet with tls", [tls_users.into()]);
     let gateway_ports = b.index(gateways, "gateways' listeners by port", |_, points| {

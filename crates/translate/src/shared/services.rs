@@ -95,6 +95,11 @@ impl Service {
         ports.find(|port| port.port == number && port.transport == Some(transport))
     }
 
+    /// Whether connections to a port use TLS, unless a route says otherwise.
+    pub(crate) fn uses_tls(&self, port: &ServicePort) -> bool {
+        self.protocol(port).is_some_and(|(_, tls)| tls)
+    }
+
     /// The HTTP version of a port, and whether it runs over TLS: from its `appProtocol` or, without one, from an
     /// annotation. `None`: unsupported.
     fn protocol(&self, port: &ServicePort) -> Option<(Protocol, bool)> {
@@ -323,7 +328,7 @@ pub fn backend(
         return Backend::Serves(Cluster {
             discovery: Discovery::Endpoints,
             protocol,
-            tls: None,
+            tls: upstream_tls(key, false),
             retries: None,
             connections: connections(policy, service),
         });

@@ -1,0 +1,444 @@
+//! Conditions of routes and inclusions.
+//!
+//! In: the conditions of one list, and those of the inclusions around it. Out: one match.
+
+use std::collections::BTreeMap;
+
+use sesame_api::{HeaderMatchCondition, MatchCondition, QueryParameterMatchCondition};
+use sesame_model::{
+    HeaderMatch, PathMatch, QueryMatch, RouteMatch, TextMatch, TextPosition, ValueMatch,
+};
+
+use super::findings::{About, Findings};
+use super::text::{CONTROLS, PATH, has_controls, is_path, is_token};
+use crate::shared::regex;
+
+/// The maximum length of a path with those of all inclusions, in bytes.
+const MAX_PATH: usize = 4_096;
+
+/// The maximum number of conditions on headers and query parameters, with those of all inclusions.
+const MAX_CONDITIONS: usize = 128;
+
+/// The parts of requests that can be matched besides headers.
+const PSEUDO_HEADERS: [&str; 4] = [":authority", ":method", ":path", ":scheme"];
+
+/// Conditions that all hold.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Conditions {
+    /// `None` for any path.
+    pub(super) path: Option<PathCondition>,
+    pub(super) headers: Vec<HeaderMatch>,
+    pub(super) query: Vec<QueryMatch>,
+}
+
+/// A condition on the path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum PathCondition {
+    Prefix(String),
+    Exact(String),
+    Regex(String),
+}
+
+/// Where conditions are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    Route,
+    Include,
+}
+
+/// Reads a list of conditions; `None` if one is invalid, so that it is unknown which requests are meant.
+pub(super) fn read(
+    field: &str,
+    list: &[MatchCondition],
+    place: Place,
+    findings: &mut Findings,
+) -> Option<Conditions> {
+    let before = findings.refusals();
+    let about = match place {
+        Place::Route => About::CONDITIONS,
+        Place::Include => About::INCLUDE,
+    };
+    let mut conditions = Conditions::default();
+    for (index, source) in list.iter().enumerate() {
+        let field = format!("{field}.conditions[{index}]");
+        match path(source, place) {
+            Ok(None) => {}
+            Ok(Some(_)) if conditions.path.is_some() => {
+                let message = "only one condition on the path is allowed; remove the others";
+                findings.refuse(about, &field, message);
+            }
+            Ok(path) => conditions.path = path,
+            Err((part, message)) => findings.refuse(about, &format!("{field}{part}"), message),
+        }
+        if let Some(header) = source.header.as_deref() {
+            match read_header(header) {
+                Ok(header) => add(&mut conditions.headers, header),
+                Err(message) => findings.refuse(about, &format!("{field}.header"), message),
+            }
+        }
+        if let Some(parameter) = source.query_parameter.as_deref() {
+            match read_parameter(parameter) {
+                Ok(parameter) => add(&mut conditions.query, parameter),
+                Err(message) => {
+                    findings.refuse(about, &format!("{field}.queryParameter"), message);
+                }
+            }
+        }
+    }
+    if findings.refusals() == before
+        && let Err(message) = conditions.check()
+    {
+        findings.refuse(about, &format!("{field}.conditions"), message);
+    }
+    (findings.refusals() == before).then_some(conditions)
+}
+
+/// Adds a condition, unless it is already there.
+fn add<T: PartialEq>(list: &mut Vec<T>, condition: T) {
+    if !list.contains(&condition) {
+        list.push(condition);
+    }
+}
+
+type FieldMessage = (&'static str, String);
+
+fn path(source: &MatchCondition, place: Place) -> Result<Option<PathCondition>, FieldMessage> {
+    let checked = |part: &'static str, path: &str| match is_path(path) && path.len() <= MAX_PATH {
+        true => Ok(path.to_owned()),
+        false => Err((part, PATH.to_owned())),
+    };
+    match (
+        source.prefix.as_deref(),
+        source.exact.as_deref(),
+        source.regex.as_deref(),
+    ) {
+        (None, None, None) => Ok(None),
+        (Some(prefix), None, None) => {
+            let prefix = checked(".prefix", prefix)?;
+            Ok(Some(PathCondition::Prefix(without_repeated_slashes(
+                &prefix,
+            ))))
+        }
+        (None, Some(_), None) | (None, None, Some(_)) if place == Place::Include => {
+            let message = "an include allows only a prefix; move this condition to the routes of the included HTTPProxy";
+            Err(("", message.to_owned()))
+        }
+        (None, Some(exact), None) => Ok(Some(PathCondition::Exact(checked(".exact", exact)?))),
+        (None, None, Some(pattern)) => match regex::check(pattern) {
+            Ok(()) => Ok(Some(PathCondition::Regex(pattern.to_owned()))),
+            Err(reason) => Err((".regex", format!("the regular expression {reason}"))),
+        },
+        _ => {
+            let message = "prefix, exact and regex are mutually exclusive; use several conditions or remove all but one";
+            Err(("", message.to_owned()))
+        }
+    }
+}
+
+fn read_header(source: &HeaderMatchCondition) -> Result<HeaderMatch, String> {
+    let name = &*source.name;
+    if !is_token(name) && !PSEUDO_HEADERS.contains(&name) {
+        return Err(format!("name: {name:?} is not the name of a header"));
+    }
+    let matchers = [
+        source.present.then_some(("present", "")),
+        source.not_present.then_some(("notpresent", "")),
+        source.contains.as_deref().map(|text| ("contains", text)),
+        source
+            .not_contains
+            .as_deref()
+            .map(|text| ("notcontains", text)),
+        source.exact.as_deref().map(|text| ("exact", text)),
+        source.not_exact.as_deref().map(|text| ("notexact", text)),
+        source.regex.as_deref().map(|text| ("regex", text)),
+    ];
+    let (matcher, text) = only(&matchers)?;
+    let ignore_case = source.ignore_case;
+    let negated = |value: ValueMatch| match source.treat_missing_as_empty {
+        true => ValueMatch::NotOrAbsent(Box::new(value)),
+        false => ValueMatch::Not(Box::new(value)),
+    };
+    if source.treat_missing_as_empty && !matcher.starts_with("not") {
+        return Err(format!(
+            "treatMissingAsEmpty has no meaning with {matcher}; use it with notcontains or notexact"
+        ));
+    }
+    let value = match matcher {
+        "present" => ValueMatch::Present,
+        "notpresent" => ValueMatch::Absent,
+        "contains" => containing(matcher, text, TextPosition::Anywhere, ignore_case)?,
+        "notcontains" => negated(containing(
+            matcher,
+            text,
+            TextPosition::Anywhere,
+            ignore_case,
+        )?),
+        "exact" => equal(matcher, text, ignore_case)?,
+        "notexact" => negated(equal(matcher, text, ignore_case)?),
+        _ => pattern(text)?,
+    };
+    Ok(HeaderMatch {
+        name: name.to_owned(),
+        value,
+    })
+}
+
+fn read_parameter(source: &QueryParameterMatchCondition) -> Result<QueryMatch, String> {
+    if source.name.is_empty() || has_controls(&source.name) {
+        return Err("name: expected the name of a query parameter".to_owned());
+    }
+    let matchers = [
+        source.exact.as_deref().map(|text| ("exact", text)),
+        source.prefix.as_deref().map(|text| ("prefix", text)),
+        source.suffix.as_deref().map(|text| ("suffix", text)),
+        source.regex.as_deref().map(|text| ("regex", text)),
+        source.contains.as_deref().map(|text| ("contains", text)),
+        source.present.then_some(("present", "")),
+    ];
+    let (matcher, text) = only(&matchers)?;
+    let ignore_case = source.ignore_case;
+    if ignore_case && matches!(matcher, "regex" | "present") {
+        return Err(format!(
+            "ignoreCase has no meaning with {matcher}; remove it"
+        ));
+    }
+    let position = match matcher {
+        "prefix" => TextPosition::Start,
+        "suffix" => TextPosition::End,
+        _ => TextPosition::Anywhere,
+    };
+    Ok(QueryMatch {
+        name: source.name.to_string(),
+        value: match matcher {
+            "exact" => equal(matcher, text, ignore_case)?,
+            "regex" => pattern(text)?,
+            "present" => ValueMatch::Present,
+            _ => containing(matcher, text, position, ignore_case)?,
+        },
+    })
+}
+
+/// The only matcher of a condition.
+fn only<'a>(
+    matchers: &[Option<(&'static str, &'a str)>],
+) -> Result<(&'static str, &'a str), String> {
+    let mut set = matchers.iter().flatten();
+    let (first, second) = (set.next(), set.next());
+    match (first, second) {
+        (Some(matcher), None) => Ok(*matcher),
+        (None, _) => Err("has no matcher; set one, such as exact".to_owned()),
+        (Some((a, _)), Some((b, _))) => Err(format!(
+            "{a} and {b} are mutually exclusive; use a condition for each"
+        )),
+    }
+}
+
+fn containing(
+    matcher: &str,
+    text: &str,
+    position: TextPosition,
+    ignore_case: bool,
+) -> Result<ValueMatch, String> {
+    if text.is_empty() {
+        return Err(format!("{matcher} must not be empty; use present"));
+    }
+    if has_controls(text) {
+        return Err(format!("{matcher} {CONTROLS}"));
+    }
+    Ok(ValueMatch::Text(Box::new(TextMatch {
+        text: text.to_owned(),
+        position,
+        ignore_case,
+    })))
+}
+
+fn equal(matcher: &str, text: &str, ignore_case: bool) -> Result<ValueMatch, String> {
+    match ignore_case && !text.is_empty() {
+        true => containing(matcher, text, TextPosition::Whole, true),
+        false if has_controls(text) => Err(format!("{matcher} {CONTROLS}")),
+        false => Ok(ValueMatch::Exact(text.to_owned())),
+    }
+}
+
+fn pattern(text: &str) -> Result<ValueMatch, String> {
+    match regex::check(text) {
+        Ok(()) => Ok(ValueMatch::Regex(text.to_owned())),
+        Err(reason) => Err(format!("the regular expression {reason}")),
+    }
+}
+
+fn without_repeated_slashes(path: &str) -> String {
+    let mut slash = false;
+    let kept = path.chars().filter(|&c| {
+        let repeated = slash && c == '/';
+        slash = c == '/';
+        !repeated
+    });
+    kept.collect()
+}
+
+impl Conditions {
+    /// Whether all requests satisfy them.
+    pub(super) fn is_default(&self) -> bool {
+        let any_path = match &self.path {
+            None => true,
+            Some(PathCondition::Prefix(prefix)) => prefix == "/",
+            Some(_) => false,
+        };
+        any_path && self.headers.is_empty() && self.query.is_empty()
+    }
+
+    /// A text that is the same for conditions with the same meaning.
+    pub(super) fn fingerprint(&self) -> String {
+        let mut headers: Vec<String> = self
+            .headers
+            .iter()
+            .map(|header| format!("{} {:?}", header.name.to_ascii_lowercase(), header.value))
+            .collect();
+        let mut query: Vec<String> = self.query.iter().map(|one| format!("{one:?}")).collect();
+        headers.sort();
+        query.sort();
+        format!("{:?} {headers:?} {query:?}", self.path)
+    }
+
+    /// These conditions, which are those of an inclusion, together with `inner` ones.
+    ///
+    /// # Errors
+    /// If no request can satisfy both, or they are too large.
+    pub(super) fn and(&self, inner: &Self) -> Result<Self, String> {
+        let outer = match &self.path {
+            Some(PathCondition::Prefix(prefix)) => prefix.as_str(),
+            _ => "",
+        };
+        let joined = |path: &str| without_repeated_slashes(&format!("{outer}{path}"));
+        let path = match &inner.path {
+            None => self.path.clone(),
+            Some(PathCondition::Prefix(prefix)) => Some(PathCondition::Prefix(joined(prefix))),
+            Some(PathCondition::Exact(path)) if outer.is_empty() => {
+                Some(PathCondition::Exact(path.clone()))
+            }
+            Some(PathCondition::Exact(path)) => Some(PathCondition::Exact(joined(path))),
+            Some(PathCondition::Regex(pattern)) => {
+                Some(PathCondition::Regex(below(outer, pattern)?))
+            }
+        };
+        let mut both = Self {
+            path,
+            headers: self.headers.clone(),
+            query: self.query.clone(),
+        };
+        for header in &inner.headers {
+            add(&mut both.headers, header.clone());
+        }
+        for parameter in &inner.query {
+            add(&mut both.query, parameter.clone());
+        }
+        both.check()?;
+        Ok(both)
+    }
+
+    /// Checks that a request can satisfy the conditions.
+    fn check(&self) -> Result<(), String> {
+        let length = match &self.path {
+            Some(PathCondition::Prefix(text) | PathCondition::Exact(text)) => text.len(),
+            _ => 0,
+        };
+        if length > MAX_PATH {
+            return Err(format!("the path is longer than {MAX_PATH} bytes"));
+        }
+        if self.headers.len() + self.query.len() > MAX_CONDITIONS {
+            return Err(format!("there are more than {MAX_CONDITIONS} conditions"));
+        }
+        let mut of_header: BTreeMap<String, Vec<&ValueMatch>> = BTreeMap::new();
+        for header in &self.headers {
+            let name = header.name.to_ascii_lowercase();
+            of_header.entry(name).or_default().push(&header.value);
+        }
+        for (name, values) in of_header {
+            consistent(&values).map_err(|why| format!("header {name}: {why}"))?;
+        }
+        let mut of_parameter: BTreeMap<&str, Vec<&ValueMatch>> = BTreeMap::new();
+        for parameter in &self.query {
+            let values = of_parameter.entry(&parameter.name).or_default();
+            values.push(&parameter.value);
+        }
+        for (name, values) in of_parameter {
+            consistent(&values).map_err(|why| format!("query parameter {name}: {why}"))?;
+        }
+        Ok(())
+    }
+
+    /// The requests that satisfy them.
+    pub(super) fn requests(&self) -> RouteMatch {
+        RouteMatch {
+            path: match &self.path {
+                None => PathMatch::Prefix("/".to_owned()),
+                Some(PathCondition::Prefix(prefix)) => starts_with(prefix),
+                Some(PathCondition::Exact(path)) => PathMatch::Exact(path.clone()),
+                Some(PathCondition::Regex(pattern)) => PathMatch::Regex(pattern.clone()),
+            },
+            method: None,
+            headers: self.headers.clone(),
+            query: self.query.clone(),
+            grpc: false,
+            share: None,
+        }
+    }
+}
+
+/// The match of a prefix.
+pub(super) fn starts_with(prefix: &str) -> PathMatch {
+    match prefix {
+        "" | "/" => PathMatch::Prefix("/".to_owned()),
+        prefix => PathMatch::StartsWith(prefix.to_owned()),
+    }
+}
+
+/// The expression below a prefix.
+fn below(prefix: &str, pattern: &str) -> Result<String, String> {
+    let pattern = pattern.strip_prefix('^').unwrap_or(pattern);
+    let prefix = match pattern.starts_with('/') {
+        true => prefix.trim_end_matches('/'),
+        false => prefix,
+    };
+    if prefix.is_empty() {
+        return Ok(pattern.to_owned());
+    }
+    // The group keeps alternatives of the expression below the prefix.
+    let whole = format!("{}(?:{pattern})", regex_syntax::escape(prefix));
+    regex::check(&whole)
+        .map_err(|why| format!("the regular expression below prefix {prefix} {why}"))?;
+    Ok(whole)
+}
+
+/// Checks that a value can satisfy several conditions.
+fn consistent(values: &[&ValueMatch]) -> Result<(), &'static str> {
+    let exact = |value: &ValueMatch| match value {
+        ValueMatch::Exact(_) => true,
+        ValueMatch::Text(text) => text.position == TextPosition::Whole,
+        _ => false,
+    };
+    if values.iter().filter(|value| exact(value)).count() > 1 {
+        return Err("several conditions require an exact value; keep one of them");
+    }
+    let absent = values.iter().any(|value| **value == ValueMatch::Absent);
+    let needs_value =
+        |value: &&ValueMatch| !matches!(value, ValueMatch::Absent | ValueMatch::NotOrAbsent(_));
+    if absent && values.iter().any(needs_value) {
+        return Err("it must be absent and have a value; remove one of these conditions");
+    }
+    let negated = values.iter().filter_map(|value| match value {
+        ValueMatch::Not(inner) | ValueMatch::NotOrAbsent(inner) => Some(&**inner),
+        _ => None,
+    });
+    for inner in negated {
+        if values.iter().any(|value| **value == *inner) {
+            return Err("a condition is the opposite of another; remove one of them");
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+#[path = "conditions/tests.rs"]
+mod tests;
