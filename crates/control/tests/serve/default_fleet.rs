@@ -1,28 +1,34 @@
 //! Objects without a Gateway, which the default fleet serves.
 
 use serde_json::json;
+use sesame_api::Kind;
 use sesame_control::status_store::Severity;
 use sesame_xds::ResourceType::{Cluster, Listener};
 
 use crate::rig::Rig;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_ingress_is_served_by_the_default_fleet() {
+async fn the_default_fleet_exists_while_it_serves_objects() {
     let rig = Rig::new().await;
     rig.service("shop").await;
     let replica = rig.replica("one").await;
     rig.until_leader(&replica).await;
     assert!(rig.of_default_fleet().await.is_empty());
     rig.ingress("docs", "shop").await;
+    rig.service("blog").await;
+    rig.http_proxy("blog", "blog").await;
     let envoy = rig.default_envoy(&replica).await;
     envoy
-        .until(|state| state.names(Listener).len() == 1 && state.names(Cluster).len() == 1)
+        .until(|state| state.names(Listener).len() == 1 && state.names(Cluster).len() == 2)
         .await
         .unwrap();
-    let objects = rig.of_default_fleet().await;
-    for name in ["deployments/default-fleet", "services/default-fleet"] {
-        assert!(objects.iter().any(|object| object == name), "{objects:?}");
-    }
+    rig.until("the fleet's objects exist", async || {
+        let objects = rig.of_default_fleet().await;
+        let expected = ["deployments/default-fleet", "services/default-fleet"];
+        let mut expected = expected.iter();
+        expected.all(|name| objects.iter().any(|object| object == name))
+    })
+    .await;
     let service = rig.get("services", "default-fleet").await;
     let ports = service["spec"]["ports"].as_array().unwrap();
     let ports: Vec<_> = ports.iter().map(|port| &port["port"]).collect();
@@ -33,11 +39,35 @@ async fn an_ingress_is_served_by_the_default_fleet() {
         ingress["status"]["loadBalancer"] == json!({"ingress": [{"ip": "192.0.2.9"}]})
     })
     .await;
+    rig.until("the HTTPProxy has an address", async || {
+        let proxy = rig.get("httpproxies", "blog").await;
+        proxy["status"]["currentStatus"] == "valid"
+            && proxy["status"]["loadBalancer"] == json!({"ingress": [{"ip": "192.0.2.9"}]})
+    })
+    .await;
     let overview = rig.statuses().await.unwrap().overview(1_000, 0);
-    let mut shown = overview.ingresses.iter();
-    let shown = shown.find(|ingress| ingress.addresses == ["192.0.2.9"]);
-    assert_eq!(shown.unwrap().severity, Severity::Ok);
+    let shown = overview.ingresses.iter();
+    let shown = shown.filter(|ingress| ingress.addresses == ["192.0.2.9"]);
+    let shown: Vec<_> = shown
+        .map(|shown| (shown.key.kind, shown.severity))
+        .collect();
+    let expected = [Kind::HTTPProxy, Kind::Ingress].map(|kind| (kind, Severity::Ok));
+    assert_eq!(shown, expected);
     rig.delete("ingresses", "docs").await;
+    envoy
+        .until(|state| state.names(Cluster).len() == 1)
+        .await
+        .unwrap();
+    assert!(!rig.of_default_fleet().await.is_empty());
+    // A mistake doesn't delete the fleet.
+    rig.http_proxy("blog", "missing").await;
+    rig.until("the HTTPProxy is invalid", async || {
+        let proxy = rig.get("httpproxies", "blog").await;
+        proxy["status"]["currentStatus"] == "invalid"
+    })
+    .await;
+    assert!(!rig.of_default_fleet().await.is_empty());
+    rig.delete("httpproxies", "blog").await;
     rig.until("the fleet's objects are gone", async || {
         rig.of_default_fleet().await.is_empty()
     })
@@ -69,6 +99,7 @@ async fn a_restart_keeps_the_default_fleet() {
     let rig = Rig::new().await;
     rig.service("shop").await;
     rig.ingress("docs", "shop").await;
+    rig.http_proxy("blog", "shop").await;
     let first = rig.replica("one").await;
     rig.fake_default_fleet_status("192.0.2.10").await;
     rig.until("the Ingress has an address", async || {
@@ -96,6 +127,7 @@ async fn a_restart_keeps_the_default_fleet() {
     for name in ["docs", "other"] {
         rig.delete("ingresses", name).await;
     }
+    rig.delete("httpproxies", "blog").await;
     assert!(!rig.of_default_fleet().await.is_empty());
     let third = rig.replica("three").await;
     rig.until("the fleet's objects are gone", async || {
