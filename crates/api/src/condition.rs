@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::open_enum::open_enum;
 
-/// One condition (meta/v1 Condition).
+/// One condition (meta/v1 Condition). The status writer sets the transition time; [`crate::reason`] has the reasons.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
@@ -20,11 +20,11 @@ pub struct Condition {
     /// The object's generation when the condition was set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// When `status` last changed. Set by the status writer, not by translation.
+    /// When `status` last changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(with = "Option<String>", extend("format" = "date-time")))]
     pub last_transition_time: Option<Timestamp>,
-    /// The reason, in CamelCase; see [`crate::reason`].
+    /// The reason, in CamelCase.
     #[serde(default)]
     pub reason: Cow<'static, str>,
     /// The reason as a sentence.

@@ -21,6 +21,8 @@ mod backend_traffic_policy;
 mod check;
 pub mod condition;
 mod core_kind;
+#[cfg(feature = "schema")]
+pub mod crd;
 mod decode;
 mod duration;
 mod extension_service;

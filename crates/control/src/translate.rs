@@ -11,6 +11,7 @@ use serde_json::Value;
 use sesame_api::{Object, ObjectKey};
 use sesame_envoy::{Options, ResourceChange, names, render};
 use sesame_model::{FleetId, FleetRequest};
+use sesame_translate::problem::Notices;
 
 use crate::core::{Core, Input};
 use crate::plan::Planner;
@@ -22,6 +23,8 @@ pub struct Translation {
     pub fleets: BTreeMap<FleetId, Resources>,
     /// The status of each object, sorted by kind, namespace and name, without transition times.
     pub statuses: Vec<StatusView>,
+    /// What is wrong with objects whose status has no place for it.
+    pub notices: BTreeMap<ObjectKey, Notices>,
 }
 
 /// Resources of a fleet, each list sorted by name: Envoy's messages in protobuf's JSON form with the type as `@type`.
@@ -94,7 +97,14 @@ pub fn translate(objects: Vec<Object>, options: Options) -> Translation {
     Translation {
         fleets: fleets(requests.into_keys(), changes),
         statuses: statuses(&core),
+        notices: notices(&core),
     }
+}
+
+fn notices(core: &Core) -> BTreeMap<ObjectKey, Notices> {
+    let rows = core.engine().iter(core.outputs().notices);
+    rows.map(|(key, notices)| (key.clone(), Notices::clone(notices)))
+        .collect()
 }
 
 /// The final resources of each fleet, as JSON.

@@ -28,6 +28,7 @@ use crate::gateway_api::{
 use crate::http_proxy;
 use crate::ingress;
 use crate::inputs::Inputs;
+use crate::problem::Notices;
 use crate::shared::certificates::CertificateState;
 use crate::shared::connections::{self, ChainKey, ServedChain};
 use crate::shared::datagrams;
@@ -35,6 +36,7 @@ use crate::shared::default_fleet;
 use crate::shared::hosts::{self, Attachments, RouteRules};
 use crate::shared::overlaps;
 use crate::shared::ports::{self, Bind};
+use crate::shared::service_annotations;
 use crate::shared::services::{self, RoutedBackend};
 
 /// The declared stages of a translation.
@@ -81,6 +83,8 @@ pub struct Outputs {
     pub pod_services: Table<ObjectKey, PodServiceChange>,
     /// Statuses of all kinds of objects.
     pub statuses: Table<ObjectKey, ObjectStatus>,
+    /// What is wrong with objects whose status has no place for it.
+    pub notices: Table<ObjectKey, Notices>,
 }
 
 /// Declares all stages.
@@ -175,16 +179,12 @@ pub fn stages(b: &mut Builder) -> Pipeline {
         certificates: certificate_states,
         authorities,
     };
-    let ingress = ingress::stages(b, &inputs, ingresses, of_default_fleet);
-    let proxies = http_proxy::stages(b, &inputs, proxies, of_default_fleet);
-    let http_proxy = proxies.contribution;
-    let default_fleet = default_fleet::stages(
-        b,
-        &inputs,
-        listener,
-        gateways.points,
-        [ingress, proxies.contribution],
-    );
+    let ingress_stages = ingress::stages(b, &inputs, ingresses, of_default_fleet);
+    let ingress = ingress_stages.contribution;
+    let proxy_stages = http_proxy::stages(b, &inputs, proxies, of_default_fleet);
+    let http_proxy = proxy_stages.contribution;
+    let default_fleet =
+        default_fleet::stages(b, &inputs, listener, gateways.points, [ingress, http_proxy]);
     let points = b.union("listeners", [gateways.points, default_fleet.points]);
 
     let sources = route::Sources {
@@ -445,8 +445,7 @@ pub fn stages(b: &mut Builder) -> Pipeline {
     let pod_services = xbackend::pod_service_changes(b, &inputs, xbackends, uses);
     let xbackend_status = xbackend::statuses(b, &inputs, xbackends, pod_services, uses);
     let overlaps = overlaps::stages(b, of_hosts, attachments);
-    let ingress_status = ingress::statuses(b, &inputs);
-    let proxy_status = http_proxy::statuses(b, &inputs, proxies, overlaps);
+    let proxy_status = http_proxy::statuses(b, &inputs, proxy_stages, overlaps);
     let statuses = b.union(
         "statuses",
         [
@@ -458,10 +457,14 @@ pub fn stages(b: &mut Builder) -> Pipeline {
             traffic_policy_status,
             xbackend_status,
             telemetry.statuses,
-            ingress_status,
+            ingress_stages.statuses,
             proxy_status,
         ],
     );
+
+    let ingress_notices = ingress::notices(b, ingress_stages, overlaps);
+    let service_notices = service_annotations::notices(b, inputs.services);
+    let notices = b.union("notices", [ingress_notices, service_notices]);
 
     let gateway_fleets = gateways::fleets(b, &inputs, &gateways);
     let fleets = default_fleet::fleets(b, gateway_fleets, default_fleet);
@@ -494,6 +497,7 @@ pub fn stages(b: &mut Builder) -> Pipeline {
             fleet_trust_bundles,
             pod_services,
             statuses,
+            notices,
         },
     }
 }

@@ -10,6 +10,9 @@
 - apiGroups: [gateway.networking.k8s.io]
   resources: [gatewayclasses/status]
   verbs: [patch]
+- apiGroups: [networking.k8s.io]
+  resources: [ingressclasses]
+  verbs: [list, watch]
 # CA certificates that Gateways and policies reference.
 - apiGroups: [certificates.k8s.io]
   resources: [clustertrustbundles]
@@ -60,7 +63,19 @@
 - apiGroups: [gateway.networking.x-k8s.io]
   resources: [xbackends/status, xbackendtrafficpolicies/status, xlistenersets/status]
   verbs: [patch]
-# Backends, and the objects that Gateways and policies reference: certificates, CA bundles, parameters.
+- apiGroups: [networking.k8s.io]
+  resources: [ingresses]
+  verbs: [get, list, watch]
+- apiGroups: [networking.k8s.io]
+  resources: [ingresses/status]
+  verbs: [patch]
+- apiGroups: [projectsesame.io]
+  resources: [extensionservices, httpproxies, tlscertificatedelegations]
+  verbs: [get, list, watch]
+- apiGroups: [projectsesame.io]
+  resources: [extensionservices/status, httpproxies/status, tlscertificatedelegations/status]
+  verbs: [patch]
+# Backends, and the objects that Gateways, policies and HTTPProxies reference: certificates, CA bundles, parameters.
 # Sesame writes the Services of XBackends.
 - apiGroups: [""]
   resources: [services]

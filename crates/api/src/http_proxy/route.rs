@@ -21,7 +21,7 @@ use super::{
         "message": "exactly one of services, requestRedirectPolicy and directResponsePolicy is required",
     },
     {
-        "rule": "!(has(self.ipAllowPolicy) && has(self.ipDenyPolicy))",
+        "rule": "!(has(self.ipAllowPolicy) && size(self.ipAllowPolicy) > 0 && has(self.ipDenyPolicy) && size(self.ipDenyPolicy) > 0)",
         "message": "ipAllowPolicy and ipDenyPolicy are mutually exclusive",
     },
 ])))]

@@ -12,7 +12,7 @@ use super::{AuthorizationServer, CorsPolicy, IpFilter, JwtProvider, RateLimitPol
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(feature = "schema", schemars(extend("x-kubernetes-validations" = [{
-    "rule": "!(has(self.ipAllowPolicy) && has(self.ipDenyPolicy))",
+    "rule": "!(has(self.ipAllowPolicy) && size(self.ipAllowPolicy) > 0 && has(self.ipDenyPolicy) && size(self.ipDenyPolicy) > 0)",
     "message": "ipAllowPolicy and ipDenyPolicy are mutually exclusive",
 }])))]
 #[serde(rename_all = "camelCase")]
@@ -24,7 +24,7 @@ pub struct HttpProxyVirtualHost {
         schemars(
             length(min = 1, max = 253),
             regex(
-                pattern = r"^(\*\.)?([a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?\.)*[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"
+                pattern = r"^(\*\.)?[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
             )
         )
     )]

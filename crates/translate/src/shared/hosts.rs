@@ -282,8 +282,23 @@ pub(crate) struct HostObject {
     /// The object.
     pub(crate) key: ObjectKey,
     /// Its most specific hostname that covers the host.
-    original: Arc<str>,
+    pub(crate) original: Arc<str>,
     rules: Arc<RouteRules>,
+}
+
+/// The key of an object's rows for one of its hosts, if it has different rules for each. No object has this key: names
+/// have no spaces.
+pub(crate) fn row_key(object: &ObjectKey, host: &str) -> ObjectKey {
+    let name = format!("{} {host}", object.name);
+    ObjectKey::new(object.kind, Arc::clone(&object.namespace), name)
+}
+
+/// The object that a row belongs to.
+pub(crate) fn object_of(row: &ObjectKey) -> ObjectKey {
+    match row.name.split_once(' ') {
+        Some((name, _)) => ObjectKey::new(row.kind, Arc::clone(&row.namespace), name),
+        None => row.clone(),
+    }
 }
 
 /// The objects with routes for a host; none if none attaches to the domain itself.

@@ -93,7 +93,8 @@ fn of_host(reader: &mut Reader<'_>, sources: Sources, key: &VirtualHostKey) -> O
     if objects.len() < 2 {
         return None;
     }
-    let mut first: HashMap<RouteMatch, &ObjectKey> = HashMap::new();
+    // A wider hostname, or a default backend, gives way by design.
+    let mut first: HashMap<(&str, bool, RouteMatch), ObjectKey> = HashMap::new();
     let mut overlaps = Vec::new();
     for (object, entry) in hosts::in_order(&objects) {
         let Some(route) = entry.routes.first() else {
@@ -103,14 +104,16 @@ fn of_host(reader: &mut Reader<'_>, sources: Sources, key: &VirtualHostKey) -> O
             share: None,
             ..route.matches.clone()
         };
-        match first.entry(requests) {
-            Entry::Vacant(vacant) => drop(vacant.insert(&object.key)),
-            Entry::Occupied(winner) if **winner.get() != object.key => {
-                if reported(&object.key) && overlaps.len() < MAX_REPORTED {
+        let own = hosts::object_of(&object.key);
+        match first.entry((&*object.original, entry.rank.is_default(), requests)) {
+            Entry::Vacant(vacant) => drop(vacant.insert(own)),
+            Entry::Occupied(winner) if *winner.get() != own => {
+                if reported(&own) && overlaps.len() < MAX_REPORTED {
+                    let (_, _, requests) = winner.key();
                     overlaps.push(Overlap {
-                        loser: object.key.clone(),
-                        winner: ObjectKey::clone(winner.get()),
-                        requests: in_words(winner.key()),
+                        loser: own,
+                        winner: winner.get().clone(),
+                        requests: in_words(requests),
                     });
                 }
             }

@@ -61,6 +61,11 @@ impl MatchRank {
         }
     }
 
+    /// Whether it is that of a default backend.
+    pub fn is_default(&self) -> bool {
+        self.path == PathRank::Default
+    }
+
     /// The rank of a match for gRPC calls (GRPCRouteRule.matches). An empty service or method means any.
     pub fn of_call(service: &str, method: &str, headers: usize) -> Self {
         let length = |text: &str| Reverse(text.chars().count());

@@ -1,10 +1,14 @@
 //! Annotations of Services about connections to them, which apply to the clusters of all sources.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
+use sesame_api::{Kind, NamespacedName, ObjectKey};
+use sesame_engine::{Builder, Table};
 use sesame_model::{ConnectionLimits, Protocol};
 
-use crate::problem::FieldError;
+use super::services::Service;
+use crate::problem::{FieldError, Notices};
 
 const MAX_CONNECTIONS: &str = "projectsesame.io/max-connections";
 const MAX_PENDING_REQUESTS: &str = "projectsesame.io/max-pending-requests";
@@ -117,6 +121,42 @@ impl ServiceAnnotations {
             UpstreamProtocol::Tls => (Protocol::Http1, true),
         })
     }
+}
+
+/// Declares the notices of Services with invalid annotations.
+pub(crate) fn notices(
+    b: &mut Builder,
+    services: Table<NamespacedName, Service>,
+) -> Table<ObjectKey, Notices> {
+    let invalid = b.index(
+        services,
+        "services with invalid annotations",
+        |name: &NamespacedName, service| {
+            let annotations = service.annotations.as_deref();
+            let invalid = annotations.is_some_and(|annotations| !annotations.invalid.is_empty());
+            let key = || {
+                ObjectKey::new(
+                    Kind::Service,
+                    Arc::clone(&name.namespace),
+                    Arc::clone(&name.name),
+                )
+            };
+            Vec::from_iter(invalid.then(key))
+        },
+    );
+    b.derive(
+        "service notices",
+        invalid,
+        move |reader, key: &ObjectKey| {
+            let service = reader.get(services, &key.namespaced_name())?;
+            let annotations = service.annotations.as_deref()?;
+            let notices = Notices {
+                errors: Vec::new(),
+                warnings: annotations.invalid.to_vec(),
+            };
+            notices.non_empty()
+        },
+    )
 }
 
 fn field(annotation: &str) -> String {
