@@ -3,6 +3,7 @@
 
 mod clients;
 mod connections;
+mod ingresses;
 mod pods;
 mod policies;
 

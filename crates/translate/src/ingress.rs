@@ -57,6 +57,8 @@ pub(crate) struct Ours {
 #[derive(Clone, Copy)]
 pub(crate) struct Stages {
     pub(crate) contribution: Contribution,
+    /// Their statuses.
+    pub(crate) statuses: Table<ObjectKey, ObjectStatus>,
     /// What determines their notices.
     of_notices: notices::Sources,
 }
@@ -117,6 +119,7 @@ pub(crate) fn stages(b: &mut Builder, inputs: &Inputs, read: Read, sources: Sour
     };
     Stages {
         contribution,
+        statuses: status::stages(b, inputs, read),
         of_notices: notices::Sources {
             read,
             routes: of_routes,
@@ -153,13 +156,4 @@ fn host(host: Option<&Arc<str>>) -> Result<Arc<str>, &'static str> {
         Some(host) if sesame_api::is_hostname(host) => Ok(Arc::clone(host)),
         Some(_) => Err("expected a lowercase hostname such as example.com or *.example.com"),
     }
-}
-
-/// Declares the statuses.
-pub(crate) fn statuses(
-    b: &mut Builder,
-    inputs: &Inputs,
-    stages: Stages,
-) -> Table<ObjectKey, ObjectStatus> {
-    status::stages(b, inputs, stages.of_notices.read)
 }

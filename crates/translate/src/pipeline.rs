@@ -181,8 +181,8 @@ pub fn stages(b: &mut Builder) -> Pipeline {
     };
     let ingress_stages = ingress::stages(b, &inputs, ingresses, of_default_fleet);
     let ingress = ingress_stages.contribution;
-    let proxies = http_proxy::stages(b, &inputs, proxies, of_default_fleet);
-    let http_proxy = proxies.contribution;
+    let proxy_stages = http_proxy::stages(b, &inputs, proxies, of_default_fleet);
+    let http_proxy = proxy_stages.contribution;
     let default_fleet =
         default_fleet::stages(b, &inputs, listener, gateways.points, [ingress, http_proxy]);
     let points = b.union("listeners", [gateways.points, default_fleet.points]);
@@ -445,8 +445,7 @@ pub fn stages(b: &mut Builder) -> Pipeline {
     let pod_services = xbackend::pod_service_changes(b, &inputs, xbackends, uses);
     let xbackend_status = xbackend::statuses(b, &inputs, xbackends, pod_services, uses);
     let overlaps = overlaps::stages(b, of_hosts, attachments);
-    let ingress_status = ingress::statuses(b, &inputs, ingress_stages);
-    let proxy_status = http_proxy::statuses(b, &inputs, proxies, overlaps);
+    let proxy_status = http_proxy::statuses(b, &inputs, proxy_stages, overlaps);
     let statuses = b.union(
         "statuses",
         [
@@ -458,7 +457,7 @@ pub fn stages(b: &mut Builder) -> Pipeline {
             traffic_policy_status,
             xbackend_status,
             telemetry.statuses,
-            ingress_status,
+            ingress_stages.statuses,
             proxy_status,
         ],
     );

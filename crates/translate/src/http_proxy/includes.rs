@@ -96,7 +96,7 @@ fn field(index: usize) -> String {
 pub(super) struct Tree {
     /// In order, the root first; a child may be there several times.
     pub(super) visits: Vec<(ObjectKey, Arc<Conditions>)>,
-    /// The conditions of inclusions that lead nowhere.
+    /// The conditions of inclusions that can't be followed.
     pub(super) dead_ends: Vec<Conditions>,
     /// What is wrong with inclusions, by the HTTPProxy that has them.
     pub(super) findings: BTreeMap<ObjectKey, BTreeSet<Finding>>,

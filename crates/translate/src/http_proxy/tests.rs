@@ -1,1 +1,6 @@
+//! HTTPProxies in, routes and statuses out.
 
+mod hosts;
+mod includes;
+mod routes;
+mod tcp;

@@ -161,21 +161,16 @@ fn point(
 }
 
 /// The addresses of the default fleet, for statuses.
-pub(crate) fn addresses(reader: &mut Reader<'_>, inputs: &Inputs) -> Vec<FleetAddress> {
+pub(crate) fn load_balancer(reader: &mut Reader<'_>, inputs: &Inputs) -> LoadBalancerStatus {
     let fleet = reader.get(inputs.settings, &());
     let fleet = fleet.map(|settings| settings.default_fleet());
     let state = fleet.and_then(|fleet| reader.get(inputs.fleets, &fleet));
-    state.map_or_else(Vec::new, |state| state.addresses.clone())
-}
-
-/// The addresses of the default fleet, as the status of an object.
-pub(crate) fn load_balancer(reader: &mut Reader<'_>, inputs: &Inputs) -> LoadBalancerStatus {
-    let addresses = addresses(reader, inputs);
-    let ingress = addresses.into_iter().map(|address| {
+    let addresses = state.iter().flat_map(|state| &state.addresses);
+    let ingress = addresses.map(|address| {
         let mut ingress = LoadBalancerIngress::default();
         match address {
             FleetAddress::Ip(ip) => ingress.ip = Some(ip.to_string()),
-            FleetAddress::Hostname(name) => ingress.hostname = Some(name),
+            FleetAddress::Hostname(name) => ingress.hostname = Some(name.clone()),
         }
         ingress
     });
