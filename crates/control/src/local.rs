@@ -1,4 +1,5 @@
-//! A local run: files are the source, and every Gateway has an Envoy process on this machine.
+//! A local run: files are the source, and every Gateway has an Envoy process on this machine, as have all objects without
+//! a Gateway together.
 //!
 //! In: settings. Out: running Envoys, a [`StatusStore`], [`RunEvent`]s. Dropping the run stops everything it started.
 

@@ -81,7 +81,7 @@ impl ServeConfig {
 /// How Envoys run.
 #[derive(Clone, Debug)]
 pub enum Envoys {
-    /// Sesame runs them: one Deployment or DaemonSet per Gateway.
+    /// Sesame runs them: one Deployment or DaemonSet per Gateway, and a Deployment for objects without a Gateway.
     Managed {
         /// The image of Envoy.
         envoy_image: String,
@@ -93,7 +93,7 @@ pub enum Envoys {
         xds_port: Option<u16>,
     },
     /// Envoys run outside Sesame (unmanaged), with the output of `sesame bootstrap`. They are one fleet, which serves
-    /// one Gateway.
+    /// one Gateway, and all objects without one.
     Unmanaged {
         /// The Gateway; `None` means the oldest one of Sesame's oldest GatewayClass.
         gateway: Option<NamespacedName>,

@@ -13,7 +13,8 @@ use super::{LogFormat, LogLevel, RouteShards, namespaced_name};
 #[command(after_help = "\
 Runs as a Deployment with any number of replicas (see deploy/). Every replica watches the API server and serves \
 Envoys. The leader, which holds the Lease `sesame-leader`, writes statuses and manages a Deployment of Envoys for each \
-Gateway. With --unmanaged, you run the Envoys, using the output of `sesame bootstrap`; they serve one Gateway.
+Gateway, and one for all Ingresses and HTTPProxies, in its own namespace. With --unmanaged, you run the Envoys, using \
+the output of `sesame bootstrap`; they serve one Gateway, and all Ingresses and HTTPProxies.
 
 On SIGTERM the replica releases the Lease and closes its Envoys' streams; they keep their configuration and connect to \
 another replica.
@@ -23,7 +24,7 @@ Environment:
   KUBECONFIG                 path to the kubeconfig; --kubeconfig takes precedence
   RUST_LOG                   log filter; --log-level takes precedence")]
 pub(crate) struct ServeArgs {
-    /// Namespace of Sesame's Lease and certificates
+    /// Namespace of Sesame's Lease and certificates, and of the default fleet
     #[arg(
         long,
         env = "POD_NAMESPACE",
