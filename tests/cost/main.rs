@@ -6,6 +6,7 @@ mod connections;
 mod ingresses;
 mod pods;
 mod policies;
+mod proxies;
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
