@@ -186,7 +186,7 @@ pub(super) fn balancing(
             }
             hash
         }
-        other => return only_simple(&field, other.as_ref(), findings),
+        other => return only_simple(&field, About::BALANCING, other.as_ref(), findings),
     };
     Selection {
         balancing: Some(Balancing::Hash),
@@ -210,10 +210,10 @@ pub(super) fn balancing_of_connections(
                 "{} reads requests, which a tcpproxy doesn't; RoundRobin applies",
                 strategy.as_str()
             );
-            findings.warn(About::BALANCING, &format!("{field}.strategy"), message);
+            findings.warn(About::TCP_BALANCING, &format!("{field}.strategy"), message);
             only(Balancing::RoundRobin)
         }
-        Some(strategy) => only_simple(&field, strategy.as_ref(), findings),
+        Some(strategy) => only_simple(&field, About::TCP_BALANCING, strategy.as_ref(), findings),
     }
 }
 
@@ -226,6 +226,7 @@ fn only(balancing: Balancing) -> Selection {
 
 fn only_simple(
     field: &str,
+    about: About,
     strategy: Option<&LoadBalancerStrategy>,
     findings: &mut Findings,
 ) -> Selection {
@@ -240,7 +241,7 @@ fn only_simple(
                 other.as_str(),
                 LoadBalancerStrategy::KNOWN.join(", ")
             );
-            findings.warn(About::BALANCING, &format!("{field}.strategy"), message);
+            findings.warn(about, &format!("{field}.strategy"), message);
             only(Balancing::RoundRobin)
         }
     }
