@@ -5,12 +5,14 @@
 //! roots are put together again. The walk of a tree reads no routes, so statuses of other HTTPProxies stay.
 
 mod access;
+mod balancing;
 mod class;
 mod conditions;
 mod cors;
 mod findings;
 mod fragment;
 mod headers;
+mod health;
 mod host;
 mod includes;
 mod operators;

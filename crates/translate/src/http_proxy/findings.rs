@@ -52,6 +52,7 @@ impl About {
     pub(super) const TLS: Self = Self("TLSError", "InvalidTLS");
     pub(super) const CERTIFICATE: Self = Self("TLSError", "InvalidCertificate");
     pub(super) const TCP: Self = Self("TCPProxyError", "InvalidTCPProxy");
+    pub(super) const TCP_BALANCING: Self = Self("TCPProxyError", "InvalidLoadBalancerPolicy");
     pub(super) const TCP_INCLUDE: Self = Self("TCPProxyIncludeError", "InvalidInclude");
     pub(super) const OVERLAP: Self = Self("RouteError", "Overlap");
     pub(super) const ORPHANED: Self = Self("Orphaned", "Orphaned");

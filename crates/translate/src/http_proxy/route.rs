@@ -18,7 +18,7 @@ use super::headers::{self, Changes, HostRewrite, Place};
 use super::operators::Names;
 use super::rewrite::{self, Replacements};
 use super::services::{self, Common};
-use super::{access, policies, redirect, unsupported};
+use super::{access, balancing, health, policies, redirect, unsupported};
 use crate::inputs::Inputs;
 use crate::shared::default_fleet::Sources;
 
@@ -103,9 +103,9 @@ pub(super) fn clusters(
     findings: &mut Findings,
 ) -> Vec<Option<ClusterKey>> {
     let timeouts = policies::timeouts(field, route.timeout_policy.as_deref(), findings);
-    let balancing = policies::balancing(field, route.load_balancer_policy.as_deref(), findings);
+    let balancing = balancing::of_requests(field, route.load_balancer_policy.as_deref(), findings);
     let health = route.health_check_policy.as_deref();
-    let health = health.map(|policy| policies::http_health(field, policy, findings));
+    let health = health.map(|policy| health::by_request(field, policy, findings));
     let common = Common {
         balancing: balancing.balancing,
         health,
@@ -200,7 +200,7 @@ fn forward(
     // The same reads as for the clusters: their findings are already there.
     let scratch = &mut Findings::default();
     let timeouts = policies::timeouts(field, route.timeout_policy.as_deref(), scratch);
-    let selection = policies::balancing(field, route.load_balancer_policy.as_deref(), scratch);
+    let selection = balancing::of_requests(field, route.load_balancer_policy.as_deref(), scratch);
     let (retry, try_timeout) = policies::retry(field, route.retry_policy.as_deref(), findings);
     let internal = route.internal_redirect_policy.as_deref();
     let internal_redirects = redirect::internal(field, internal, findings);

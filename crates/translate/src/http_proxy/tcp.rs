@@ -10,7 +10,7 @@ use sesame_model::{ClusterKey, ClusterPolicy, Target, WeightedBackend};
 
 use super::findings::{About, Findings};
 use super::services::{self, Common};
-use super::{includes, policies};
+use super::{balancing, health, includes};
 use crate::inputs::Inputs;
 use crate::shared::default_fleet::Sources;
 use crate::shared::services::Backend;
@@ -84,11 +84,11 @@ pub(super) fn clusters(
     findings: &mut Findings,
 ) -> Vec<Option<ClusterKey>> {
     let policy = tcp.load_balancer_policy.as_deref();
-    let balancing = policies::balancing_of_connections(FIELD, policy, findings);
+    let balancing = balancing::of_connections(FIELD, policy, findings);
     let health = tcp.health_check_policy.as_deref();
     let common = Common {
         balancing: balancing.balancing,
-        health: health.map(|policy| policies::tcp_health(FIELD, policy, findings)),
+        health: health.map(|policy| health::by_connection(FIELD, policy, findings)),
         idle_timeout: None,
         opaque: true,
     };

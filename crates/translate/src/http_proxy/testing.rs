@@ -33,6 +33,10 @@ pub(super) struct World {
 impl World {
     /// A translation with Services `one`, `two` and `three` in namespace `shop`, each with port 80.
     pub(super) fn new() -> Self {
+        Self::in_mode(Mode::Managed)
+    }
+
+    pub(super) fn in_mode(mode: Mode) -> Self {
         let mut builder = Builder::new();
         let pipeline = pipeline::stages(&mut builder);
         let mut world = Self {
@@ -41,7 +45,7 @@ impl World {
         };
         let mut batch = Batch::new();
         let inputs = world.pipeline.inputs;
-        inputs.set_settings(&mut batch, Settings::new(Mode::Managed));
+        inputs.set_settings(&mut batch, Settings::new(mode));
         let state = FleetState {
             addresses: vec![FleetAddress::Ip([10, 0, 0, 1].into())],
             ready: true,

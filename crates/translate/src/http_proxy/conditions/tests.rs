@@ -1,3 +1,5 @@
+use sesame_model::TextMatch;
+
 use super::super::testing::yaml;
 use super::*;
 

@@ -1,6 +1,7 @@
 //! Hosts and TLS.
 
 use super::super::testing::World;
+use crate::settings::Mode;
 
 const ROUTES: &str = "routes: [{services: [{name: one, port: 80}]}, {conditions: [{prefix: /open}], services: [{name: two, port: 80}], permitInsecure: true}]";
 
@@ -164,15 +165,43 @@ fn a_certificate_of_another_namespace_needs_a_delegation() {
 
 #[test]
 fn matches_that_another_object_takes_are_warnings() {
-    let mut world = World::new();
-    let route = serde_json::json!({
-        "apiVersion": "gateway.networking.k8s.io/v1",
-        "kind": "HTTPRoute",
-        "metadata": {"name": "r", "namespace": "shop"},
-        "spec": {"hostnames": ["a.com"], "rules": [{"backendRefs": [{"name": "one", "port": 80}]}]},
-    });
-    world.put_value(route);
+    // Routes of Gateways share a fleet with HTTPProxies only if there is one fleet.
+    let mut world = World::in_mode(Mode::Unmanaged { gateway: None });
+    world.put(
+        "
+        apiVersion: gateway.networking.k8s.io/v1
+        kind: GatewayClass
+        metadata: {name: sesame}
+        spec: {controllerName: projectsesame.io/gateway-controller}
+        ",
+    );
+    world.put(
+        "
+        apiVersion: gateway.networking.k8s.io/v1
+        kind: Gateway
+        metadata: {name: web, namespace: shop}
+        spec: {gatewayClassName: sesame, listeners: [{name: http, port: 80, protocol: HTTP}]}
+        ",
+    );
+    world.put(
+        "
+        apiVersion: gateway.networking.k8s.io/v1
+        kind: HTTPRoute
+        metadata: {name: r, namespace: shop}
+        spec:
+          parentRefs: [{name: web}]
+          hostnames: [a.com]
+          rules: [{backendRefs: [{name: three, port: 80}]}]
+        ",
+    );
     world.proxy("a", &format!("{{virtualhost: {{fqdn: a.com}}, {ROUTES}}}"));
-    // Without a Gateway, the route serves nothing.
-    assert_eq!(world.status("a"), "valid\n");
+    assert_eq!(
+        world.routes(80, "a.com"),
+        "^ /open -> shop/two:80\n/ / -> shop/three:80\n"
+    );
+    assert_eq!(
+        world.status("a"),
+        "valid\nwarning RouteError Overlap: spec: prefix / on host a.com goes to HTTPRoute shop/r, which has the same match \
+         and takes precedence\n"
+    );
 }
