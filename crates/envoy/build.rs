@@ -11,7 +11,7 @@ use prost::Message;
 use prost_types::{FileDescriptorProto, FileDescriptorSet};
 
 /// Files with messages that are resources or are packed into an `Any`. Their imports are included.
-const FILES: [&str; 36] = [
+const FILES: [&str; 40] = [
     "envoy/config/bootstrap/v3/bootstrap.proto",
     "envoy/config/cluster/v3/cluster.proto",
     "envoy/config/endpoint/v3/endpoint.proto",
@@ -23,6 +23,8 @@ const FILES: [&str; 36] = [
     "envoy/extensions/filters/http/cors/v3/cors.proto",
     "envoy/extensions/filters/http/ext_authz/v3/ext_authz.proto",
     "envoy/extensions/filters/http/header_mutation/v3/header_mutation.proto",
+    "envoy/extensions/filters/http/local_ratelimit/v3/local_rate_limit.proto",
+    "envoy/extensions/filters/http/rbac/v3/rbac.proto",
     "envoy/extensions/filters/http/router/v3/router.proto",
     "envoy/extensions/filters/http/set_filter_state/v3/set_filter_state.proto",
     "envoy/extensions/filters/http/stateful_session/v3/stateful_session.proto",
@@ -36,6 +38,8 @@ const FILES: [&str; 36] = [
     "envoy/extensions/http/early_header_mutation/header_mutation/v3/header_mutation.proto",
     "envoy/extensions/http/stateful_session/cookie/v3/cookie.proto",
     "envoy/extensions/http/stateful_session/header/v3/header.proto",
+    "envoy/extensions/internal_redirect/previous_routes/v3/previous_routes_config.proto",
+    "envoy/extensions/internal_redirect/safe_cross_scheme/v3/safe_cross_scheme_config.proto",
     "envoy/extensions/matching/common_inputs/network/v3/network_inputs.proto",
     "envoy/extensions/request_id/uuid/v3/uuid.proto",
     "envoy/extensions/resource_monitors/downstream_connections/v3/downstream_connections.proto",

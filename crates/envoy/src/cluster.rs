@@ -25,11 +25,13 @@ use envoy_types::pb::envoy::r#type::v3::Percent;
 use envoy_types::pb::google::protobuf::BoolValue;
 use envoy_types::util::pack_any;
 use sesame_model::{
-    Authorities, CertificateName, Cluster, ClusterKey, DestinationKey, Discovery, ExternalHost,
-    Protocol, RetryLimit, UpstreamTls, Verification,
+    Authorities, CertificateName, Cluster, ClusterKey, ConnectionLimits, DestinationKey, Discovery,
+    ExternalHost, Protocol, RetryLimit, UpstreamTls, Verification,
 };
 
 use crate::{endpoint, names, secret, wire};
+
+mod settings;
 
 /// Name of the TLS transport socket, downstream and upstream.
 pub(crate) const TLS_SOCKET: &str = "envoy.transport_sockets.tls";
@@ -53,13 +55,16 @@ const BEST_EFFORT_DURATION: Duration = Duration::from_secs(10);
 /// configures.
 pub fn cluster(key: &ClusterKey, cluster: &Cluster) -> pb::Cluster {
     let best_effort = key.is_best_effort();
-    let requests = if best_effort {
-        BEST_EFFORT_REQUESTS
-    } else {
-        u32::MAX
-    };
+    let settings = cluster.connections.as_deref();
+    let mut limits = settings
+        .and_then(|settings| settings.limits)
+        .unwrap_or_default();
+    if best_effort {
+        limits.requests = Some(BEST_EFFORT_REQUESTS);
+        limits.pending = Some(BEST_EFFORT_REQUESTS);
+    }
     let mut out = pb::Cluster {
-        circuit_breakers: Some(circuit_breakers(requests, cluster.retries)),
+        circuit_breakers: Some(circuit_breakers(&limits, cluster.retries)),
         lb_policy: pb::cluster::LbPolicy::LeastRequest.into(),
         transport_socket: cluster.tls.as_deref().map(transport_socket),
         ..match &cluster.discovery {
@@ -67,9 +72,15 @@ pub fn cluster(key: &ClusterKey, cluster: &Cluster) -> pb::Cluster {
             Discovery::Dns(host) => with_dns(names::cluster(key), host),
         }
     };
-    if let Some(mut options) = http_options(cluster) {
-        options.common_http_protocol_options = best_effort.then(|| core::HttpProtocolOptions {
-            max_stream_duration: Some(wire::duration(BEST_EFFORT_DURATION)),
+    if let Some(settings) = settings {
+        settings::apply(settings, key, cluster.protocol, &mut out);
+    }
+    let idle = settings.and_then(|settings| settings.idle_timeout);
+    if let Some(mut options) = http_options(cluster, idle.is_some()) {
+        let common = best_effort || idle.is_some();
+        options.common_http_protocol_options = common.then(|| core::HttpProtocolOptions {
+            idle_timeout: idle.map(wire::duration),
+            max_stream_duration: best_effort.then(|| wire::duration(BEST_EFFORT_DURATION)),
             ..Default::default()
         });
         out.typed_extension_protocol_options
@@ -102,7 +113,7 @@ pub(crate) fn with_eds(name: String) -> pb::Cluster {
             eds_config: Some(wire::ads()),
             ..Default::default()
         }),
-        circuit_breakers: Some(circuit_breakers(u32::MAX, None)),
+        circuit_breakers: Some(circuit_breakers(&ConnectionLimits::default(), None)),
         ..Default::default()
     }
 }
@@ -152,17 +163,26 @@ fn with_dns(name: String, host: &ExternalHost) -> pb::Cluster {
     }
 }
 
-/// Circuit breakers that limit only concurrent requests and retries.
+/// Circuit breakers that trip only at these limits.
 ///
 /// The budget has no interval: Envoy would compare the retries in progress with all requests of the interval, so that fast
 /// retries would never exceed it.
-fn circuit_breakers(requests: u32, retries: Option<RetryLimit>) -> pb::CircuitBreakers {
+fn circuit_breakers(limits: &ConnectionLimits, retries: Option<RetryLimit>) -> pb::CircuitBreakers {
+    let or_none = |limit: Option<u32>| wire::uint32(limit.unwrap_or(u32::MAX));
+    let per_endpoint = limits.connections_per_endpoint;
     pb::CircuitBreakers {
+        per_host_thresholds: per_endpoint
+            .map(|limit| pb::circuit_breakers::Thresholds {
+                max_connections: wire::uint32(limit),
+                ..Default::default()
+            })
+            .into_iter()
+            .collect(),
         thresholds: vec![pb::circuit_breakers::Thresholds {
-            max_connections: wire::uint32(u32::MAX),
-            max_pending_requests: wire::uint32(requests),
-            max_requests: wire::uint32(requests),
-            max_retries: wire::uint32(u32::MAX),
+            max_connections: or_none(limits.connections),
+            max_pending_requests: or_none(limits.pending),
+            max_requests: or_none(limits.requests),
+            max_retries: or_none(limits.retries),
             retry_budget: retries.map(|limit| RetryBudget {
                 budget_percent: Some(Percent {
                     value: limit.percent.into(),
@@ -172,12 +192,11 @@ fn circuit_breakers(requests: u32, retries: Option<RetryLimit>) -> pb::CircuitBr
             }),
             ..Default::default()
         }],
-        ..Default::default()
     }
 }
 
-/// `None` for Envoy's default, HTTP/1.1, and for bytes.
-fn http_options(cluster: &Cluster) -> Option<http::HttpProtocolOptions> {
+/// `None` for bytes, and for Envoy's default, HTTP/1.1, unless the options are `needed`.
+fn http_options(cluster: &Cluster, needed: bool) -> Option<http::HttpProtocolOptions> {
     use http::http_protocol_options::explicit_http_config::ProtocolConfig;
     use http::http_protocol_options::{
         AutoHttpConfig, ExplicitHttpConfig, UpstreamProtocolOptions,
@@ -192,7 +211,7 @@ fn http_options(cluster: &Cluster) -> Option<http::HttpProtocolOptions> {
     };
     let protocol = match cluster.protocol {
         Protocol::Opaque | Protocol::Datagrams => return None,
-        Protocol::Http1 if !auto_sni => return None,
+        Protocol::Http1 if !auto_sni && !needed => return None,
         Protocol::Http2 => explicit(ProtocolConfig::Http2ProtocolOptions(Default::default())),
         // Negotiation uses ALPN: Envoy rejects such a cluster without TLS.
         Protocol::Negotiated if cluster.tls.is_some() => {

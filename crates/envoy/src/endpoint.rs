@@ -13,7 +13,11 @@ use crate::{names, wire};
 /// A cluster's load assignment: one locality with all endpoints in order. If there are none, the assignment is empty,
 /// and Envoy responds with 503; without an assignment the cluster would stay warming.
 pub fn endpoints(key: &ClusterKey, endpoints: &Endpoints) -> pb::ClusterLoadAssignment {
-    let hosts: Vec<_> = endpoints.endpoints.iter().map(host).collect();
+    let mut hosts: Vec<_> = endpoints.endpoints.iter().map(host).collect();
+    if let Some(port) = key.health_port() {
+        let hosts = hosts.iter_mut();
+        hosts.for_each(|host| check_at(host, port));
+    }
     pb::ClusterLoadAssignment {
         cluster_name: names::cluster(key),
         endpoints: if hosts.is_empty() {
@@ -25,6 +29,16 @@ pub fn endpoints(key: &ClusterKey, endpoints: &Endpoints) -> pb::ClusterLoadAssi
             }]
         },
         ..Default::default()
+    }
+}
+
+/// Sets the port of health checks.
+fn check_at(host: &mut pb::LbEndpoint, port: u16) {
+    if let Some(pb::lb_endpoint::HostIdentifier::Endpoint(endpoint)) = &mut host.host_identifier {
+        endpoint.health_check_config = Some(pb::endpoint::HealthCheckConfig {
+            port_value: port.into(),
+            ..Default::default()
+        });
     }
 }
 

@@ -12,6 +12,7 @@ use std::time::Duration;
 use envoy_types::pb::envoy::config::core::v3 as core;
 use envoy_types::pb::envoy::extensions::filters::http::composite::v3::Composite;
 use envoy_types::pb::envoy::extensions::filters::http::cors::v3::Cors;
+use envoy_types::pb::envoy::extensions::filters::http::rbac::v3::Rbac;
 use envoy_types::pb::envoy::extensions::filters::http::router::v3::Router;
 use envoy_types::pb::envoy::extensions::filters::http::stateful_session::v3::StatefulSession;
 use envoy_types::pb::envoy::extensions::filters::network::http_connection_manager::v3 as pb;
@@ -22,12 +23,16 @@ use sesame_model::{MAX_HOST_AUTH, RouteTableKey, Tracing};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::shard::{self, ShardLookup};
-use crate::{names, tracing, wire};
+use crate::{names, route, tracing, wire};
 
 /// The CORS filter; routes enable it.
 pub(crate) const CORS: &str = "envoy.filters.http.cors";
 /// The filter for the check of a route; routes enable it.
 pub(crate) const ROUTE_AUTH: &str = "auth.route";
+/// The filter for clients' addresses; routes enable it.
+pub(crate) const SOURCES: &str = "envoy.filters.http.rbac";
+/// The filter for the rate of requests; routes enable it.
+pub(crate) const RATE: &str = "envoy.filters.http.local_ratelimit";
 /// The session persistence filter; routes enable it.
 pub(crate) const STATEFUL_SESSION: &str = "envoy.filters.http.stateful_session";
 
@@ -153,12 +158,15 @@ pub(crate) fn host_auth(place: usize) -> String {
     format!("auth.listener.{place}")
 }
 
-/// HTTP filters, in order.
+/// HTTP filters, in order. Preflight requests are answered whatever the limits on requests: browsers would report a
+/// rejected one as a CORS error. The limits come before authorization, which costs more.
 fn filters() -> Vec<pb::HttpFilter> {
     let of_hosts = (0..MAX_HOST_AUTH).map(host_auth);
     let of_hosts = of_hosts.map(|name| filter(&name, Composite::default(), true));
     let of_routes = [
         filter(CORS, Cors::default(), true),
+        filter(SOURCES, Rbac::default(), true),
+        filter(RATE, route::no_rate(), true),
         filter(ROUTE_AUTH, Composite::default(), true),
         filter(STATEFUL_SESSION, StatefulSession::default(), true),
         filter(

@@ -16,7 +16,7 @@ use envoy_types::pb::envoy::extensions::transport_sockets::tls::v3::common_tls_c
 use envoy_types::util::pack_any;
 use sesame_model::{
     Chain, ChainTarget, ClientValidation, DestinationKey, Listener, ListenerKey, RouteTableKey,
-    Termination, TlsMode, Tracing, Transport,
+    Termination, TlsMode, TlsVersion, Tracing, Transport,
 };
 
 use crate::cluster::TLS_SOCKET;
@@ -194,6 +194,11 @@ fn context(termination: &Termination, alpn: &[&str]) -> tls::DownstreamTlsContex
                 .collect(),
             alpn_protocols: alpn.iter().map(|&protocol| protocol.to_owned()).collect(),
             validation_context_type: clients.map(validation),
+            tls_params: termination.versions.map(|versions| tls::TlsParameters {
+                tls_minimum_protocol_version: version(versions.min).into(),
+                tls_maximum_protocol_version: version(versions.max).into(),
+                ..Default::default()
+            }),
             ..Default::default()
         }),
         require_client_certificate: match clients {
@@ -201,6 +206,13 @@ fn context(termination: &Termination, alpn: &[&str]) -> tls::DownstreamTlsContex
             _ => None,
         },
         ..Default::default()
+    }
+}
+
+fn version(version: TlsVersion) -> tls::tls_parameters::TlsProtocol {
+    match version {
+        TlsVersion::V1_2 => tls::tls_parameters::TlsProtocol::TlSv12,
+        TlsVersion::V1_3 => tls::tls_parameters::TlsProtocol::TlSv13,
     }
 }
 

@@ -49,7 +49,7 @@ pub(crate) struct Shared<'a> {
 const MAX_OTHERS: usize = 64;
 
 /// Finds the chains that can share one. They serve HTTP, for an exact server name that no wildcard of the port covers,
-/// with one certificate, and ask for no client certificate. `None` if there are none, if a chain of the port handles
+/// with one certificate and the default versions of TLS, and ask for no client certificate. `None` if there are none, if a chain of the port handles
 /// any server name, or if too many chains differ.
 pub(crate) fn shared(listener: &Listener) -> Option<Shared<'_>> {
     let wildcards = listener.chains.iter().filter_map(Chain::server_name);
@@ -87,9 +87,12 @@ fn shareable<'a>(
     let TlsMode::Terminate(termination) = &tls.mode else {
         return None;
     };
-    let ([certificate], None) = (&termination.certificates[..], &termination.clients) else {
+    let [certificate] = &termination.certificates[..] else {
         return None;
     };
+    if termination.clients.is_some() || termination.versions.is_some() {
+        return None;
+    }
     let mut parents = name.match_indices('.').map(|(dot, _)| &name[dot + 1..]);
     let covered = name.starts_with("*.")
         || (!wildcards.is_empty() && parents.any(|parent| wildcards.contains(parent)));

@@ -11,12 +11,15 @@ mod cors;
 mod forward;
 mod headers;
 mod matching;
+mod options;
+mod policy;
 mod redirect;
 mod rewrite;
 mod session;
 mod tree;
 mod virtual_host;
 
+pub(crate) use policy::no_rate;
 pub(crate) use virtual_host::{reserved, scope, shard_tail, table_head, table_tail};
 pub use virtual_host::{route_table, virtual_host};
 

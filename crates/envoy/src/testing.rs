@@ -42,6 +42,7 @@ pub(crate) fn some_listener(key: &ListenerKey, certificate: Option<CertificateKe
                 mode: TlsMode::Terminate(Arc::new(Termination {
                     certificates: vec![certificate],
                     clients: None,
+                    versions: None,
                 })),
             }),
             target: ChainTarget::Http(routes),
@@ -78,6 +79,7 @@ pub(crate) fn forward(targets: Vec<WeightedTarget>) -> Forward {
         timeout: None,
         try_timeout: None,
         retry: None,
+        options: None,
     }
 }
 
@@ -97,6 +99,7 @@ pub(crate) fn route(path: PathMatch, action: Action) -> Route {
         cors: None,
         session: None,
         auth: None,
+        policy: None,
     }
 }
 
@@ -189,6 +192,7 @@ fn any_action() -> impl Strategy<Value = Action> {
                 try_timeout: try_timeout.map(Duration::from_millis),
                 retry: attempts.map(|attempts| Retry {
                     attempts,
+                    on: vec![],
                     codes: vec![500, 503],
                     backoff: timeout.map(Duration::from_micros),
                 }),

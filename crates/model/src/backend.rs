@@ -2,9 +2,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use crate::{
-    CertificateKey, ConnectionSettings, TlsPolicyKey, Transport, TrustBundleKey,
-};
+use crate::{CertificateKey, ConnectionSettings, TlsPolicyKey, Transport, TrustBundleKey};
 
 /// Identifies a cluster: one backend with one policy. Routes share clusters, so connections, health and statistics are
 /// per backend, not per route. A backend used with two policies or client certificates is two clusters.
@@ -70,8 +68,9 @@ impl ClusterKey {
             (TlsSettings::Verified(validation), _) => {
                 TrustBundleKey::Secret(validation.authorities.clone())
             }
-            (TlsSettings::Own, BackendName::ServicePort { .. })
-            | (TlsSettings::Unverified, _) => return None,
+            (TlsSettings::Own, BackendName::ServicePort { .. }) | (TlsSettings::Unverified, _) => {
+                return None;
+            }
         })
     }
 
@@ -84,6 +83,12 @@ impl ClusterKey {
     pub fn is_best_effort(&self) -> bool {
         let policy = self.policy.as_ref();
         policy.is_some_and(|policy| policy.best_effort)
+    }
+
+    /// The port of health checks, if it isn't that of requests.
+    pub fn health_port(&self) -> Option<u16> {
+        let settings = self.policy.as_ref()?.connections.as_ref()?;
+        settings.health.as_ref()?.port
     }
 
     /// The client certificate.

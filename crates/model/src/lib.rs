@@ -63,13 +63,15 @@ pub use pod_service::{PodService, PodServiceChange, PodServiceId, XBACKEND_LABEL
 pub use port::{Port, Transport};
 pub use route::{
     Action, Cors, DirectResponse, Forward, HeaderChanges, HeaderLists, HeaderMatch, List, Mirror,
-    OriginMatch, PartsPerMillion, PathMatch, PathRewrite, QueryMatch, Redirect, RedirectPort, Retry,
-    Route, RouteMatch, RouteTable, RouteTableKey, Session, Target, TextMatch, TextPosition, ValueMatch,
-    VirtualHost, VirtualHostKey, WeightedTarget,
+    OriginMatch, PartsPerMillion, PathMatch, PathRewrite, QueryMatch, Redirect, RedirectPort,
+    Retry, Route, RouteMatch, RouteTable, RouteTableKey, Session, Target, TextMatch, TextPosition,
+    ValueMatch, VirtualHost, VirtualHostKey, WeightedTarget,
 };
 pub use route_policy::{
     CrossScheme, ForwardOptions, HashOf, HashPolicy, InternalRedirects, RateLimit, RoutePolicy,
     SourceFilter, SourceRange,
 };
-pub use tls::{Certificate, CertificateKey, TlsPolicyKey, TlsVersion, TlsVersions, TrustBundle, TrustBundleKey};
+pub use tls::{
+    Certificate, CertificateKey, TlsPolicyKey, TlsVersion, TlsVersions, TrustBundle, TrustBundleKey,
+};
 pub use tracing::{Sampling, SpanAttribute, SpanProperty, SpanValue, Tracing};

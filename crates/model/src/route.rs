@@ -126,7 +126,7 @@ impl Route {
 }
 
 /// A condition on requests. All parts must match.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct RouteMatch {
     /// The path, without the query.
     pub path: PathMatch,
@@ -145,7 +145,7 @@ pub struct RouteMatch {
 }
 
 /// A condition on the path.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PathMatch {
     /// This path only, case-sensitive.
     Exact(String),
@@ -160,7 +160,7 @@ pub enum PathMatch {
 }
 
 /// A condition on a header.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct HeaderMatch {
     /// Case-insensitive.
     pub name: String,
@@ -169,7 +169,7 @@ pub struct HeaderMatch {
 }
 
 /// A condition on a query parameter.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct QueryMatch {
     /// Case-sensitive.
     pub name: String,
@@ -178,7 +178,7 @@ pub struct QueryMatch {
 }
 
 /// A condition on the value of a header or query parameter.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum ValueMatch {
     /// Equal, case-sensitive.
     Exact(String),
@@ -197,7 +197,7 @@ pub enum ValueMatch {
 }
 
 /// A text in a value.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct TextMatch {
     /// Never empty.
     pub text: String,
@@ -208,7 +208,7 @@ pub struct TextMatch {
 }
 
 /// Where a text has to be in a value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TextPosition {
     /// It is the whole value.
     Whole,
@@ -221,7 +221,7 @@ pub enum TextPosition {
 }
 
 /// A share of requests, in millionths: 0..=1,000,000.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PartsPerMillion(pub u32);
 
 /// The action for a request.

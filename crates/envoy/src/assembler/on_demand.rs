@@ -157,6 +157,7 @@ mod tests {
                 mode: TlsMode::Terminate(Arc::new(Termination {
                     certificates: certificates.iter().map(|name| certificate(name)).collect(),
                     clients: None,
+                    versions: None,
                 })),
             }),
             target: ChainTarget::Http(RouteTableKey {

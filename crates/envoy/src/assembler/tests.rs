@@ -363,6 +363,7 @@ fn perform(op: Op, inputs: &Inputs, batch: &mut Batch) {
                 protocol: [Protocol::Http1, Protocol::Http2][usize::from(http2)],
                 tls: None,
                 retries: None,
+                connections: None,
             });
             put(batch, inputs.clusters, service(index), value);
         }

@@ -59,6 +59,7 @@ fn packed_filters_of_listeners_are_expanded() {
                             name: "cert".into(),
                         }],
                         clients: None,
+                        versions: None,
                     })),
                 }),
                 target: ChainTarget::Http(RouteTableKey {
@@ -121,6 +122,8 @@ fn packed_filters_of_listeners_are_expanded() {
             ("auth.listener.2", true),
             ("auth.listener.3", true),
             ("envoy.filters.http.cors", true),
+            ("envoy.filters.http.rbac", true),
+            ("envoy.filters.http.local_ratelimit", true),
             ("auth.route", true),
             ("envoy.filters.http.stateful_session", true),
             ("envoy.filters.http.router", false),
@@ -149,6 +152,7 @@ fn cluster(protocol: Protocol, tls: Option<Option<&str>>) -> Value {
             tls.into()
         }),
         retries: None,
+        connections: None,
     };
     render(&wire::resource(&crate::cluster(
         &cluster_key("web"),

@@ -12,6 +12,7 @@ use envoy_types::pb::envoy::extensions::filters::http::composite::v3 as composit
 use envoy_types::pb::envoy::extensions::filters::http::cors::v3::CorsPolicy;
 use envoy_types::pb::envoy::extensions::filters::http::ext_authz::v3 as pb;
 use envoy_types::pb::envoy::extensions::filters::http::header_mutation::v3 as mutation;
+use envoy_types::pb::envoy::extensions::filters::http::rbac::v3::RbacPerRoute;
 use envoy_types::pb::envoy::extensions::filters::http::set_filter_state::v3 as state;
 use envoy_types::pb::envoy::extensions::filters::http::stateful_session::v3 as session;
 use envoy_types::pb::envoy::r#type::matcher::v3::{
@@ -28,6 +29,7 @@ use sesame_model::{AuthProtocol, ExternalAuth, HOP_BY_HOP, HeaderChanges, INTERN
 
 use super::headers::changes;
 use super::matching::regex;
+use super::policy;
 use crate::{hcm, names, wire};
 
 /// Configuration of [`hcm::ROUTE_AUTH`] for a route.
@@ -50,6 +52,8 @@ pub(super) fn of_host<'a>(
     };
     checks.chain([
         (hcm::CORS.to_owned(), pack_any(CorsPolicy::default())),
+        (hcm::SOURCES.to_owned(), pack_any(RbacPerRoute::default())),
+        (hcm::RATE.to_owned(), pack_any(policy::no_rate())),
         (hcm::ROUTE_AUTH.to_owned(), execute(None)),
         (hcm::STATEFUL_SESSION.to_owned(), pack_any(no_session)),
     ])

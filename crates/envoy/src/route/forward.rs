@@ -15,6 +15,7 @@ use sesame_model::{Forward, PathMatch, Retry, Target, WeightedTarget};
 
 use super::headers::changes;
 use super::matching::share;
+use super::options;
 use super::rewrite::{Rewrite, rewrite};
 use super::session::session;
 use super::virtual_host::respond;
@@ -50,6 +51,9 @@ pub(super) fn forward(forward: &Forward, matched: &PathMatch) -> Action {
         request_mirror_policies: mirrors(forward),
         ..Default::default()
     };
+    if let Some(options) = &forward.options {
+        options::apply(options, &mut action);
+    }
     if refused > 0 && forward.refused_status == 500 {
         action.cluster_not_found_response_code =
             ClusterNotFoundResponseCode::InternalServerError.into();
@@ -157,10 +161,14 @@ fn retry_policy(forward: &Forward) -> Option<pb::RetryPolicy> {
     }
 }
 
-/// Retries the listed statuses, and failures after which the backend can't have processed the request.
+/// Retries the listed statuses, and the listed failures or those after which the backend can't have processed the
+/// request.
 fn retries(retry: &Retry) -> pb::RetryPolicy {
-    let mut retry_on = "connect-failure,refused-stream,reset-before-request".to_owned();
-    if !retry.codes.is_empty() {
+    let mut retry_on = match &retry.on[..] {
+        [] => "connect-failure,refused-stream,reset-before-request".to_owned(),
+        on => on.join(","),
+    };
+    if !retry.codes.is_empty() && !retry.on.iter().any(|on| on == "retriable-status-codes") {
         retry_on.push_str(",retriable-status-codes");
     }
     pb::RetryPolicy {

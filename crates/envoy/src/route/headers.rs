@@ -14,31 +14,45 @@ pub(super) struct Changes {
     pub(super) remove: Vec<String>,
 }
 
-/// Values are literal: percent signs are doubled to escape Envoy's `%…%` substitution. Host and pseudo-headers are
+/// Values are literal, except for computed ones: percent signs are doubled to escape Envoy's `%…%` substitution. Host and pseudo-headers are
 /// omitted, since Envoy rejects tables that name them here.
 pub(super) fn changes(changes: &HeaderChanges) -> Changes {
-    let option = |name: &str, value: &str, action: HeaderAppendAction| HeaderValueOption {
+    let formatted = |name: &str, value: String, action: HeaderAppendAction| HeaderValueOption {
         keep_empty_value: value.is_empty(),
         header: Some(HeaderValue {
             key: name.to_owned(),
-            value: value.replace('%', "%%"),
+            value,
             ..Default::default()
         }),
         append_action: action.into(),
         ..Default::default()
+    };
+    let option = |name: &str, value: &str, action: HeaderAppendAction| {
+        formatted(name, value.replace('%', "%%"), action)
     };
     let set = changes
         .set
         .iter()
         .filter(|(name, _)| !is_reserved(name))
         .map(|(name, value)| option(name, value, HeaderAppendAction::OverwriteIfExistsOrAdd));
+    let computed = changes
+        .computed
+        .iter()
+        .filter(|(name, _)| !is_reserved(name))
+        .map(|(name, value)| {
+            formatted(
+                name,
+                value.clone(),
+                HeaderAppendAction::OverwriteIfExistsOrAdd,
+            )
+        });
     let add = changes
         .add
         .iter()
         .filter(|(name, _)| !is_reserved(name))
         .map(|(name, value)| option(name, value, HeaderAppendAction::AppendIfExistsOrAdd));
     Changes {
-        add: set.chain(add).collect(),
+        add: set.chain(computed).chain(add).collect(),
         remove: changes
             .remove
             .iter()
@@ -97,7 +111,8 @@ pub(super) fn in_order(route: &Route) -> Cow<'_, Route> {
 /// Modifications equivalent to `first` followed by `then`.
 fn one_after_the_other(first: &HeaderChanges, then: &HeaderChanges) -> HeaderChanges {
     let undone = |name: &str| {
-        let set = then.set.iter().map(|(other, _)| other);
+        let set = then.set.iter().chain(&then.computed);
+        let set = set.map(|(other, _)| other);
         set.chain(&then.remove)
             .any(|other| other.eq_ignore_ascii_case(name))
     };
@@ -107,6 +122,7 @@ fn one_after_the_other(first: &HeaderChanges, then: &HeaderChanges) -> HeaderCha
     };
     let lists = HeaderLists {
         set: both(&first.set, &then.set),
+        computed: both(&first.computed, &then.computed),
         add: both(&first.add, &then.add),
         remove: first.remove.iter().chain(&then.remove).cloned().collect(),
     };
@@ -119,7 +135,8 @@ fn touch_the_same(one: &HeaderChanges, other: &HeaderChanges) -> bool {
 }
 
 fn names(changes: &HeaderChanges) -> impl Iterator<Item = &str> {
-    let named = changes.set.iter().chain(&changes.add);
+    let named = changes.set.iter().chain(&changes.computed);
+    let named = named.chain(&changes.add);
     named
         .map(|(name, _)| name.as_str())
         .chain(changes.remove.iter().map(String::as_str))

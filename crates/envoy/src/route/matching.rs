@@ -9,18 +9,15 @@ use envoy_types::pb::envoy::r#type::matcher::v3::{
     RegexMatcher, StringMatcher, string_matcher::MatchPattern,
 };
 use envoy_types::pb::envoy::r#type::v3::{FractionalPercent, fractional_percent::DenominatorType};
-use sesame_model::{PartsPerMillion, PathMatch, RouteMatch, ValueMatch};
+use sesame_model::{PartsPerMillion, PathMatch, RouteMatch, TextPosition, ValueMatch};
 
 /// All requests, in parts per million.
 const MILLION: u32 = 1_000_000;
 
 pub(super) fn matching(matches: &RouteMatch) -> pb::RouteMatch {
     let method = matches.method.iter().map(|method| exact(":method", method));
-    let headers = matches.headers.iter().map(|header| pb::HeaderMatcher {
-        name: header_name(&header.name),
-        header_match_specifier: Some(HeaderMatchSpecifier::StringMatch(value(&header.value))),
-        ..Default::default()
-    });
+    let headers = matches.headers.iter();
+    let headers = headers.map(|header| header_matcher(&header.name, &header.value));
     pb::RouteMatch {
         path_specifier: Some(path(&matches.path)),
         headers: method.chain(headers).collect(),
@@ -29,9 +26,10 @@ pub(super) fn matching(matches: &RouteMatch) -> pb::RouteMatch {
             .iter()
             .map(|query| pb::QueryParameterMatcher {
                 name: query.name.clone(),
-                query_parameter_match_specifier: Some(QueryParameterMatchSpecifier::StringMatch(
-                    value(&query.value),
-                )),
+                query_parameter_match_specifier: Some(match value(&query.value) {
+                    Some(value) => QueryParameterMatchSpecifier::StringMatch(value),
+                    None => QueryParameterMatchSpecifier::PresentMatch(true),
+                }),
             })
             .collect(),
         grpc: matches
@@ -39,6 +37,24 @@ pub(super) fn matching(matches: &RouteMatch) -> pb::RouteMatch {
             .then(pb::route_match::GrpcRouteMatchOptions::default),
         runtime_fraction: matches.share.and_then(share),
         ..Default::default()
+    }
+}
+
+fn header_matcher(name: &str, condition: &ValueMatch) -> pb::HeaderMatcher {
+    let (condition, inverted, or_absent) = match condition {
+        ValueMatch::Not(condition) => (&**condition, true, false),
+        ValueMatch::NotOrAbsent(condition) => (&**condition, true, true),
+        ValueMatch::Absent => (&ValueMatch::Present, true, false),
+        condition => (condition, false, false),
+    };
+    pb::HeaderMatcher {
+        name: header_name(name),
+        header_match_specifier: Some(match value(condition) {
+            Some(value) => HeaderMatchSpecifier::StringMatch(value),
+            None => HeaderMatchSpecifier::PresentMatch(true),
+        }),
+        invert_match: inverted,
+        treat_missing_header_as_empty: or_absent,
     }
 }
 
@@ -98,14 +114,32 @@ fn path(path: &PathMatch) -> PathSpecifier {
             "" => PathSpecifier::Prefix("/".to_owned()),
             prefix => PathSpecifier::PathSeparatedPrefix(prefix.to_owned()),
         },
+        PathMatch::StartsWith(text) => PathSpecifier::Prefix(text.clone()),
         PathMatch::Regex(expression) => PathSpecifier::SafeRegex(regex(expression)),
     }
 }
 
-fn value(value: &ValueMatch) -> StringMatcher {
-    string(match value {
-        ValueMatch::Exact(value) => MatchPattern::Exact(value.clone()),
-        ValueMatch::Regex(expression) => MatchPattern::SafeRegex(regex(expression)),
+/// `None` for any value.
+fn value(value: &ValueMatch) -> Option<StringMatcher> {
+    Some(match value {
+        ValueMatch::Exact(value) => string(MatchPattern::Exact(value.clone())),
+        ValueMatch::Regex(expression) => string(MatchPattern::SafeRegex(regex(expression))),
+        ValueMatch::Text(text) => {
+            let value = text.text.clone();
+            StringMatcher {
+                match_pattern: Some(match text.position {
+                    TextPosition::Whole => MatchPattern::Exact(value),
+                    TextPosition::Start => MatchPattern::Prefix(value),
+                    TextPosition::End => MatchPattern::Suffix(value),
+                    TextPosition::Anywhere => MatchPattern::Contains(value),
+                }),
+                ignore_case: text.ignore_case,
+            }
+        }
+        ValueMatch::Present
+        | ValueMatch::Absent
+        | ValueMatch::Not(_)
+        | ValueMatch::NotOrAbsent(_) => return None,
     })
 }
 
@@ -119,6 +153,17 @@ pub(super) fn string(pattern: MatchPattern) -> StringMatcher {
 pub(super) fn regex(expression: &str) -> RegexMatcher {
     RegexMatcher {
         regex: expression.to_owned(),
+        ..Default::default()
+    }
+}
+
+/// All requests, without a runtime key.
+pub(super) fn everything() -> RuntimeFractionalPercent {
+    RuntimeFractionalPercent {
+        default_value: Some(FractionalPercent {
+            numerator: MILLION,
+            denominator: DenominatorType::Million.into(),
+        }),
         ..Default::default()
     }
 }

@@ -53,16 +53,23 @@ impl Rewrite {
 /// it does nothing.
 pub(super) fn rewrite(matched: &PathMatch, rewrite: &PathRewrite) -> Option<Rewrite> {
     match (rewrite, matched) {
-        (PathRewrite::Full(path), PathMatch::Exact(_))
-        | (PathRewrite::Prefix(path), PathMatch::Exact(_)) => {
-            Some(Rewrite::Matched(absolute(path)))
+        (
+            PathRewrite::Full(path) | PathRewrite::Prefix(path) | PathRewrite::Text(path),
+            PathMatch::Exact(_),
+        ) => Some(Rewrite::Matched(absolute(path))),
+        // Envoy's match for a prefix without segments is `/`.
+        (PathRewrite::Text(text), PathMatch::StartsWith(_) | PathMatch::Prefix(_)) => {
+            Some(Rewrite::Matched(absolute(text)))
         }
         (PathRewrite::Full(path), _) => Some(Rewrite::regex("^.*$".to_owned(), &absolute(path))),
         (PathRewrite::Prefix(replacement), PathMatch::Prefix(prefix)) => self::prefix(
             prefix.trim_end_matches('/'),
             replacement.trim_end_matches('/'),
         ),
-        (PathRewrite::Prefix(_), PathMatch::Regex(_)) => None,
+        (PathRewrite::Prefix(replacement), PathMatch::StartsWith(_)) => {
+            Some(Rewrite::Matched(absolute(replacement)))
+        }
+        (PathRewrite::Prefix(_) | PathRewrite::Text(_), PathMatch::Regex(_)) => None,
     }
 }
 
@@ -129,6 +136,18 @@ mod tests {
         assert_eq!(rewrite(&prefix, &full), regex("^.*$", r"/a\\1"));
         let exact = PathMatch::Exact("/b".to_owned());
         assert_eq!(rewrite(&exact, &full), matched(r"/a\1"));
+    }
+
+    #[test]
+    fn a_text_is_replaced_without_regard_to_slashes() {
+        let text = PathRewrite::Text("/b/".to_owned());
+        for path in [
+            PathMatch::StartsWith("/a".to_owned()),
+            PathMatch::Prefix("/".to_owned()),
+            PathMatch::Exact("/a".to_owned()),
+        ] {
+            assert_eq!(rewrite(&path, &text), matched("/b/"));
+        }
     }
 
     #[test]

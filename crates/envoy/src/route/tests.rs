@@ -184,6 +184,7 @@ fn timeouts_and_retries_are_encoded() {
     };
     let policy = retry(Retry {
         attempts: 2,
+        on: vec![],
         codes: vec![500, 503],
         backoff: Some(Duration::ZERO),
     });
@@ -196,6 +197,7 @@ fn timeouts_and_retries_are_encoded() {
     assert_eq!(policy["retry_back_off"], json!({"base_interval": "0.001s"}));
     let none = retry(Retry {
         attempts: 0,
+        on: vec![],
         codes: vec![500],
         backoff: None,
     });
@@ -259,6 +261,7 @@ fn header_values_are_literal_and_reserved_names_are_omitted() {
         ],
         add: vec![own("x-b", "")],
         remove: vec!["x-c".to_owned(), ":path".to_owned()],
+        computed: vec![own("x-d", "100%%: %REQ(x)%"), own("host", "%REQ(x)%")],
     }
     .into();
     let route = only(route);
@@ -267,6 +270,10 @@ fn header_values_are_literal_and_reserved_names_are_omitted() {
         json!([
             {
                 "header": {"key": "x-a", "value": "50%%REQ(x)%%"},
+                "append_action": "OVERWRITE_IF_EXISTS_OR_ADD",
+            },
+            {
+                "header": {"key": "x-d", "value": "100%%: %REQ(x)%"},
                 "append_action": "OVERWRITE_IF_EXISTS_OR_ADD",
             },
             {"header": {"key": "x-b"}, "keep_empty_value": true},
@@ -284,6 +291,7 @@ fn a_backends_header_modifications_win_over_the_routes() {
         set: vec![pair("X-Set", "backend")],
         add: vec![pair("x-more", "backend")],
         remove: vec!["x-gone".to_owned()],
+        computed: vec![],
     }
     .into();
     let action = Action::Forward(Box::new(forward(vec![own, target("b", 1)])));
@@ -292,6 +300,7 @@ fn a_backends_header_modifications_win_over_the_routes() {
         set: vec![pair("x-set", "route"), pair("x-gone", "route")],
         add: vec![pair("x-more", "route"), pair("x-only", "route")],
         remove: vec!["x-removed".to_owned()],
+        computed: vec![],
     }
     .into();
     route.response_headers.remove = vec!["x-set".to_owned()];

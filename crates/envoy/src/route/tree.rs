@@ -43,6 +43,8 @@ struct Named {
     exact: Vec<usize>,
     /// Routes for this path and all paths below it.
     prefix: Vec<usize>,
+    /// Routes for all paths that start with this text.
+    text: Vec<usize>,
 }
 
 impl<'a> Tree<'a> {
@@ -64,19 +66,31 @@ impl<'a> Tree<'a> {
                 PathMatch::Regex(_) => rest.push(place),
                 PathMatch::Prefix(path) if path == "/" => rest.push(place),
                 // The tree matches the path including its query.
-                PathMatch::Exact(path) | PathMatch::Prefix(path) if path.contains('?') => {
+                PathMatch::Exact(path) | PathMatch::Prefix(path) | PathMatch::StartsWith(path)
+                    if path.contains('?') =>
+                {
                     return None;
                 }
+                PathMatch::StartsWith(text) => named.entry(text).or_default().text.push(place),
                 PathMatch::Exact(path) => named.entry(path).or_default().exact.push(place),
                 PathMatch::Prefix(path) => named.entry(path).or_default().prefix.push(place),
             }
         }
         let mut keys = BTreeMap::new();
+        // The texts that the current key starts with: in sorted order, each text precedes all keys that start with it.
+        let mut texts: Vec<(&str, &Named)> = Vec::new();
         for (key, own) in &named {
             let mut places: Vec<usize> = own.exact.iter().chain(&rest).copied().collect();
             for above in segments(key) {
                 places.extend(named.get(above).into_iter().flat_map(|above| &above.prefix));
             }
+            while texts.last().is_some_and(|(text, _)| !key.starts_with(text)) {
+                texts.pop();
+            }
+            if !own.text.is_empty() {
+                texts.push((key, own));
+            }
+            places.extend(texts.iter().flat_map(|(_, named)| &named.text));
             left = left.checked_sub(places.len())?;
             places.sort_unstable();
             keys.insert(*key, places);
@@ -174,6 +188,7 @@ mod tests {
                 let rest = request.strip_prefix(path.as_str());
                 rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
             }
+            PathMatch::StartsWith(text) => request.starts_with(text.as_str()),
             // The only expression in these tests.
             PathMatch::Regex(_) => request.ends_with('b'),
         }
@@ -194,6 +209,10 @@ mod tests {
         prop_oneof![
             path.prop_map(PathMatch::Exact),
             path.prop_map(PathMatch::Prefix),
+            "(/[ab]{0,2}){1,3}".prop_map(|text| match &*text {
+                "/" => PathMatch::Prefix(text),
+                _ => PathMatch::StartsWith(text),
+            }),
             "/a{0,3}/?".prop_map(PathMatch::Exact),
             Just(prefix("/")),
             Just(PathMatch::Regex(".*b".to_owned())),

@@ -2,15 +2,19 @@
 
 use std::collections::BTreeMap;
 
+use envoy_types::pb::envoy::config::core::v3::DataSource;
+use envoy_types::pb::envoy::config::core::v3::data_source::Specifier;
 use envoy_types::pb::envoy::config::route::v3 as pb;
 use envoy_types::pb::envoy::config::route::v3::route::Action as PbAction;
-use sesame_model::{Action, Route, RouteTable, RouteTableKey, VirtualHost, VirtualHostKey};
+use sesame_model::{
+    Action, DirectResponse, Route, RouteTable, RouteTableKey, VirtualHost, VirtualHostKey,
+};
 
 use super::headers::{changes, in_order};
 use super::matching::{differs, exact, matches_regex, matching, present};
 use super::redirect::{Origin, redirect};
 use super::tree::Tree;
-use super::{auth, cors, forward, session};
+use super::{auth, cors, forward, policy, session};
 use crate::{hcm, names, shard};
 
 /// The virtual host of a domain. `visible_port` maps a port in the Gateway's spec to the port that clients see, which
@@ -150,6 +154,17 @@ pub(super) fn respond(status: u16) -> PbAction {
     })
 }
 
+fn respond_with(response: &DirectResponse) -> PbAction {
+    PbAction::DirectResponse(pb::DirectResponseAction {
+        status: response.status.into(),
+        body: (!response.body.is_empty()).then(|| DataSource {
+            specifier: Some(Specifier::InlineString(response.body.clone())),
+            ..Default::default()
+        }),
+        ..Default::default()
+    })
+}
+
 /// The route as one or more Envoy routes.
 fn as_envoys(route: &Route, origin: &mut Origin<'_>) -> Vec<pb::Route> {
     let mut out = Vec::with_capacity(1);
@@ -164,6 +179,7 @@ fn as_envoys(route: &Route, origin: &mut Origin<'_>) -> Vec<pb::Route> {
             )
         }
         Action::Respond(status) => (respond(*status), None),
+        Action::RespondWith(response) => (respond_with(response), None),
     };
     let main = pb::Route {
         action: Some(action),
@@ -203,6 +219,9 @@ fn without_action(route: &Route) -> pb::Route {
     }
     if let Some(check) = &route.auth {
         filters.insert(hcm::ROUTE_AUTH.to_owned(), auth::of_route(check));
+    }
+    if let Some(rules) = &route.policy {
+        filters.extend(policy::filters(rules));
     }
     if let Some(rules) = &route.session {
         filters.insert(hcm::STATEFUL_SESSION.to_owned(), session::session(rules));

@@ -137,6 +137,7 @@ pub(crate) fn terminations(listeners: &[ListenerState]) -> Terminations {
         Arc::new(Termination {
             certificates: listener.certificates.clone(),
             clients: listener.clients.clone(),
+            versions: None,
         })
     };
     tls.map(|listener| (Arc::clone(&listener.name), termination(listener)))

@@ -308,6 +308,7 @@ pub(crate) fn backend(
         protocol,
         tls,
         retries: None,
+        connections: None,
     };
     match client_certificate {
         None => Backend::Serves(cluster),

@@ -39,6 +39,7 @@ impl MatchRank {
                 PathMatch::Exact(_) => PathRank::Exact,
                 PathMatch::Regex(pattern) => PathRank::Regex(Reverse(pattern.chars().count())),
                 // `/` and `` are the same prefix; a trailing slash has been removed from all others.
+                PathMatch::StartsWith(text) => PathRank::Prefix(Reverse(text.chars().count())),
                 PathMatch::Prefix(prefix) => {
                     PathRank::Prefix(Reverse(prefix.trim_end_matches('/').chars().count()))
                 }

@@ -300,6 +300,7 @@ pub fn backend(
             protocol,
             tls: None,
             retries: None,
+            connections: None,
         });
     }
     match protocol(port.app_protocol.as_deref()) {
@@ -311,6 +312,7 @@ pub fn backend(
                     .unwrap_or(protocol),
                 tls: tls.then(Arc::default),
                 retries: None,
+                connections: None,
             };
             Backend::Serves(cluster)
         }

@@ -60,6 +60,7 @@ fn retry(retry: Option<&HttpRouteRetry>) -> Option<Retry> {
     let backoff = retry.backoff.as_ref().filter(|backoff| !backoff.is_zero());
     Some(Retry {
         attempts: retry.attempts,
+        on: Vec::new(),
         codes,
         backoff: backoff.map(sesame_api::Duration::as_std),
     })

@@ -188,6 +188,7 @@ impl Plan {
                     cors: self.cors.clone(),
                     session: self.session.clone(),
                     auth: self.auth.clone(),
+                    policy: None,
                 })
             })
             .collect()
@@ -245,6 +246,7 @@ fn plan(
                 timeout: limits.request,
                 try_timeout: limits.each_try,
                 retry: limits.retry,
+                options: None,
             };
             let mut choices = read_choices(field, rule, targets, prefix_path, resolver)?;
             if session.is_some() {

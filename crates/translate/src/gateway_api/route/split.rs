@@ -114,6 +114,7 @@ mod tests {
             timeout: None,
             try_timeout: None,
             retry: None,
+            options: None,
         }
     }
 

@@ -1,0 +1,98 @@
+//! Limits on requests: the addresses that may send them, and their rate.
+
+use std::collections::HashMap;
+
+use envoy_types::pb::envoy::config::core::v3 as core;
+use envoy_types::pb::envoy::config::rbac::v3 as rbac;
+use envoy_types::pb::envoy::extensions::filters::http::local_ratelimit::v3::LocalRateLimit;
+use envoy_types::pb::envoy::extensions::filters::http::rbac::v3 as filter;
+use envoy_types::pb::envoy::r#type::v3::{HttpStatus, TokenBucket};
+use envoy_types::pb::google::protobuf::Any;
+use envoy_types::util::pack_any;
+use rbac::principal::Identifier;
+use sesame_model::{RateLimit, RoutePolicy, SourceFilter, SourceRange};
+
+use super::matching::everything;
+use crate::{hcm, wire};
+
+/// The configuration of the filters for a route.
+pub(super) fn filters(policy: &RoutePolicy) -> impl Iterator<Item = (String, Any)> {
+    let sources = policy.sources.as_ref();
+    let sources = sources.map(|filter| (hcm::SOURCES.to_owned(), pack_any(self::sources(filter))));
+    let rate = policy.rate.as_ref();
+    let rate = rate.map(|limit| (hcm::RATE.to_owned(), pack_any(self::rate(limit))));
+    sources.into_iter().chain(rate)
+}
+
+fn sources(filter: &SourceFilter) -> filter::RbacPerRoute {
+    let any = rbac::Permission {
+        rule: Some(rbac::permission::Rule::Any(true)),
+    };
+    let policy = rbac::Policy {
+        permissions: vec![any],
+        principals: filter.ranges.iter().map(principal).collect(),
+        ..Default::default()
+    };
+    let action = match filter.allow {
+        true => rbac::rbac::Action::Allow,
+        false => rbac::rbac::Action::Deny,
+    };
+    filter::RbacPerRoute {
+        rbac: Some(filter::Rbac {
+            rules: Some(rbac::Rbac {
+                action: action.into(),
+                policies: HashMap::from([("sources".to_owned(), policy)]),
+                ..Default::default()
+            }),
+            ..Default::default()
+        }),
+    }
+}
+
+fn principal(range: &SourceRange) -> rbac::Principal {
+    let cidr = core::CidrRange {
+        address_prefix: range.address.to_string(),
+        prefix_len: wire::uint32(range.prefix.into()),
+    };
+    rbac::Principal {
+        identifier: Some(match range.peer {
+            true => Identifier::DirectRemoteIp(cidr),
+            false => Identifier::RemoteIp(cidr),
+        }),
+    }
+}
+
+/// No limit on the rate.
+pub(crate) fn no_rate() -> LocalRateLimit {
+    LocalRateLimit {
+        stat_prefix: "rate".to_owned(),
+        ..Default::default()
+    }
+}
+
+fn rate(limit: &RateLimit) -> LocalRateLimit {
+    let headers = limit.response_headers.iter();
+    LocalRateLimit {
+        status: Some(HttpStatus {
+            code: i32::from(limit.status),
+        }),
+        token_bucket: Some(TokenBucket {
+            max_tokens: limit.requests.saturating_add(limit.burst),
+            tokens_per_fill: wire::uint32(limit.requests),
+            fill_interval: Some(wire::duration(limit.interval)),
+        }),
+        filter_enabled: Some(everything()),
+        filter_enforced: Some(everything()),
+        response_headers_to_add: headers
+            .map(|(name, value)| core::HeaderValueOption {
+                header: Some(core::HeaderValue {
+                    key: name.clone(),
+                    value: value.replace('%', "%%"),
+                    ..Default::default()
+                }),
+                ..Default::default()
+            })
+            .collect(),
+        ..no_rate()
+    }
+}
