@@ -148,12 +148,12 @@ fn forwarding(cluster: &ClusterKey) -> Route {
         mirrors: Vec::new(),
         timeout: Some(Duration::from_secs(10)),
         try_timeout: None,
-        retry: Some(Retry {
+        retry: Some(Box::new(Retry {
             attempts: 2,
             on: vec!["5xx".to_owned(), "reset".to_owned()],
             codes: vec![418],
             backoff: None,
-        }),
+        })),
         options: Some(Box::new(ForwardOptions {
             idle_timeout: Some(Duration::from_secs(20)),
             host_from_header: Some("x-host".to_owned()),

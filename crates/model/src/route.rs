@@ -265,7 +265,7 @@ pub struct Forward {
     /// The timeout of each try; `None` for no limit.
     pub try_timeout: Option<Duration>,
     /// The retry policy; `None` for no retries.
-    pub retry: Option<Retry>,
+    pub retry: Option<Box<Retry>>,
     /// Rarely used options.
     pub options: Option<Box<ForwardOptions>>,
 }
