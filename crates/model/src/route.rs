@@ -188,7 +188,7 @@ pub enum ValueMatch {
     Present,
     /// There is no value. Only for headers.
     Absent,
-    /// The value contains a text.
+    /// The value has a text at a position.
     Text(Box<TextMatch>),
     /// The value doesn't satisfy a condition. Only for headers.
     Not(Box<ValueMatch>),
@@ -242,7 +242,7 @@ pub enum Action {
 pub struct DirectResponse {
     /// The status.
     pub status: u16,
-    /// The body; plain text.
+    /// The body; plain text of at most 4,096 bytes.
     pub body: String,
 }
 
