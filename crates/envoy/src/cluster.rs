@@ -5,6 +5,8 @@
 //!
 //! A cluster costs an Envoy tens of kilobytes, mostly statistics, so this module enables no additional ones.
 
+mod settings;
+
 use std::time::Duration;
 
 use envoy_types::pb::envoy::config::cluster::v3 as pb;
@@ -31,8 +33,6 @@ use sesame_model::{
 
 use crate::{endpoint, names, secret, wire};
 
-mod settings;
-
 /// Name of the TLS transport socket, downstream and upstream.
 pub(crate) const TLS_SOCKET: &str = "envoy.transport_sockets.tls";
 /// Key of a cluster's HTTP options.
@@ -50,8 +50,8 @@ const BEST_EFFORT_DURATION: Duration = Duration::from_secs(10);
 
 /// The cluster for a key.
 ///
-/// Load balancing uses least request. Circuit breakers trip only if requests may be lost, or for a limit on retries:
-/// Envoy's defaults (1,024 connections and requests, 3 concurrent retries) would turn load into errors that no object
+/// Without settings, load balancing uses least request, and circuit breakers trip only if requests may be lost, or for
+/// a limit on retries: Envoy's defaults (1,024 connections and requests, 3 concurrent retries) would turn load into errors that no object
 /// configures.
 pub fn cluster(key: &ClusterKey, cluster: &Cluster) -> pb::Cluster {
     let best_effort = key.is_best_effort();

@@ -45,7 +45,8 @@ pub fn secret(key: &CertificateKey) -> String {
     key.to_string()
 }
 
-/// `ca:namespace/policy`, `ca:xbackend:namespace/name`, or `clients:namespace/gateway`. Names of certificates contain no colon.
+/// `ca:namespace/policy`, `ca:xbackend:namespace/name`, `ca:secret:namespace/name`, or `clients:namespace/gateway`. Names
+/// of certificates contain no colon.
 pub fn trust_bundle(key: &TrustBundleKey) -> String {
     key.to_string()
 }

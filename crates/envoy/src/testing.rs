@@ -190,11 +190,13 @@ fn any_action() -> impl Strategy<Value = Action> {
                 path_rewrite,
                 timeout: timeout.map(Duration::from_millis),
                 try_timeout: try_timeout.map(Duration::from_millis),
-                retry: attempts.map(|attempts| Retry {
-                    attempts,
-                    on: vec![],
-                    codes: vec![500, 503],
-                    backoff: timeout.map(Duration::from_micros),
+                retry: attempts.map(|attempts| {
+                    Box::new(Retry {
+                        attempts,
+                        on: vec![],
+                        codes: vec![500, 503],
+                        backoff: timeout.map(Duration::from_micros),
+                    })
                 }),
                 ..forward(targets)
             }))

@@ -11,7 +11,7 @@ pub struct ConnectionSettings {
     pub balancing: Option<Balancing>,
     /// Active health checks; `None` for none.
     pub health: Option<Arc<HealthCheck>>,
-    /// How the load of a new endpoint grows; `None`: at once.
+    /// How the load of a new endpoint grows; `None`: at once. Without effect for random and hash balancing.
     pub slow_start: Option<SlowStart>,
     /// How long a connection may have no requests; zero for no limit, `None` for the default.
     pub idle_timeout: Option<Duration>,
@@ -90,7 +90,6 @@ pub struct ConnectionLimits {
 impl fmt::Display for ConnectionSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut parts = Vec::new();
-        let millis = |duration: &Duration| format!("{}ms", duration.as_millis());
         if let Some(balancing) = self.balancing {
             let balancing = match balancing {
                 Balancing::RoundRobin => "round-robin",
@@ -101,16 +100,19 @@ impl fmt::Display for ConnectionSettings {
             parts.push(format!("lb={balancing}"));
         }
         if let Some(health) = &self.health {
-            let (interval, timeout) = (millis(&health.interval), millis(&health.timeout));
-            let (unhealthy, healthy) = (health.unhealthy, health.healthy);
-            let mut text = format!("health={interval},{timeout},{unhealthy},{healthy}");
+            let HealthCheck {
+                interval,
+                timeout,
+                unhealthy,
+                healthy,
+                ..
+            } = &**health;
+            let mut text = format!("health={interval:?},{timeout:?},{unhealthy},{healthy}");
             if let Some(port) = health.port {
                 text += &format!(",port:{port}");
             }
             if let Some(http) = &health.http {
-                // Neither has a comma: a path with one would be ambiguous.
-                let path = http.path.replace('%', "%25").replace(',', "%2C");
-                text += &format!(",{},{path}", http.host);
+                text += &format!(",{},{}", escaped(&http.host), escaped(&http.path));
                 for (start, end) in &http.statuses {
                     text += &format!(",{start}-{end}");
                 }
@@ -123,11 +125,10 @@ impl fmt::Display for ConnectionSettings {
             min_percent,
         }) = &self.slow_start
         {
-            let window = millis(window);
-            parts.push(format!("slow-start={window},{aggression},{min_percent}"));
+            parts.push(format!("slow-start={window:?},{aggression},{min_percent}"));
         }
         if let Some(idle) = &self.idle_timeout {
-            parts.push(format!("idle={}", millis(idle)));
+            parts.push(format!("idle={idle:?}"));
         }
         if let Some(limits) = &self.limits {
             let all = [
@@ -141,5 +142,65 @@ impl fmt::Display for ConnectionSettings {
             parts.push(format!("limits={}", all.join(",")));
         }
         f.write_str(&parts.join("&"))
+    }
+}
+
+/// Escapes the separators of the text form.
+fn escaped(text: &str) -> String {
+    text.replace('%', "%25")
+        .replace(',', "%2C")
+        .replace('&', "%26")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn checked(host: &str, path: &str, port: Option<u16>) -> ConnectionSettings {
+        ConnectionSettings {
+            health: Some(Arc::new(HealthCheck {
+                http: Some(HttpCheck {
+                    path: path.into(),
+                    host: host.into(),
+                    statuses: Vec::new(),
+                }),
+                interval: Duration::from_secs(5),
+                timeout: Duration::from_secs(1),
+                unhealthy: 3,
+                healthy: 2,
+                port,
+            })),
+            ..ConnectionSettings::default()
+        }
+    }
+
+    fn idle(timeout: Duration) -> ConnectionSettings {
+        ConnectionSettings {
+            idle_timeout: Some(timeout),
+            ..ConnectionSettings::default()
+        }
+    }
+
+    #[test]
+    fn different_settings_have_different_texts() {
+        let both = ConnectionSettings {
+            idle_timeout: Some(Duration::from_secs(1)),
+            ..checked("a", "/b", None)
+        };
+        let all = [
+            checked("a", "/b", None),
+            checked("a", "/b", Some(80)),
+            checked("a,/b", "", None),
+            checked("a", "/b,", None),
+            checked("a", "/b&idle=1s", None),
+            checked("a", "/b%26idle=1s", None),
+            both,
+            idle(Duration::ZERO),
+            idle(Duration::from_micros(1_500)),
+            idle(Duration::from_millis(1)),
+        ];
+        let texts: std::collections::BTreeSet<String> =
+            all.iter().map(ToString::to_string).collect();
+        assert_eq!(texts.len(), all.len(), "{texts:#?}");
     }
 }

@@ -188,7 +188,7 @@ pub enum ValueMatch {
     Present,
     /// There is no value. Only for headers.
     Absent,
-    /// The value contains a text.
+    /// The value has a text at a position.
     Text(Box<TextMatch>),
     /// The value doesn't satisfy a condition. Only for headers.
     Not(Box<ValueMatch>),
@@ -242,7 +242,7 @@ pub enum Action {
 pub struct DirectResponse {
     /// The status.
     pub status: u16,
-    /// The body; plain text.
+    /// The body; plain text of at most 4,096 bytes.
     pub body: String,
 }
 
@@ -265,7 +265,7 @@ pub struct Forward {
     /// The timeout of each try; `None` for no limit.
     pub try_timeout: Option<Duration>,
     /// The retry policy; `None` for no retries.
-    pub retry: Option<Retry>,
+    pub retry: Option<Box<Retry>>,
     /// Rarely used options.
     pub options: Option<Box<ForwardOptions>>,
 }

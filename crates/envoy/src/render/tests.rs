@@ -122,6 +122,8 @@ fn packed_filters_of_listeners_are_expanded() {
             ("auth.listener.2", true),
             ("auth.listener.3", true),
             ("envoy.filters.http.cors", true),
+            ("envoy.filters.http.rbac", true),
+            ("envoy.filters.http.local_ratelimit", true),
             ("auth.route", true),
             ("envoy.filters.http.stateful_session", true),
             ("envoy.filters.http.router", false),

@@ -14,8 +14,8 @@ pub(super) struct Changes {
     pub(super) remove: Vec<String>,
 }
 
-/// Values are literal, except for computed ones: percent signs are doubled to escape Envoy's `%…%` substitution. Host and pseudo-headers are
-/// omitted, since Envoy rejects tables that name them here.
+/// Values are literal, except for computed ones: percent signs are doubled to escape Envoy's `%…%` substitution. Host
+/// and pseudo-headers are omitted, since Envoy rejects tables that name them here.
 pub(super) fn changes(changes: &HeaderChanges) -> Changes {
     let formatted = |name: &str, value: String, action: HeaderAppendAction| HeaderValueOption {
         keep_empty_value: value.is_empty(),

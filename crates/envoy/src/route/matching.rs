@@ -159,22 +159,20 @@ pub(super) fn regex(expression: &str) -> RegexMatcher {
 
 /// All requests, without a runtime key.
 pub(super) fn everything() -> RuntimeFractionalPercent {
-    RuntimeFractionalPercent {
-        default_value: Some(FractionalPercent {
-            numerator: MILLION,
-            denominator: DenominatorType::Million.into(),
-        }),
-        ..Default::default()
-    }
+    fraction(MILLION)
 }
 
 /// A fraction without a runtime key; `None` for all requests.
 pub(super) fn share(share: PartsPerMillion) -> Option<RuntimeFractionalPercent> {
-    (share.0 < MILLION).then(|| RuntimeFractionalPercent {
+    (share.0 < MILLION).then(|| fraction(share.0))
+}
+
+fn fraction(millionths: u32) -> RuntimeFractionalPercent {
+    RuntimeFractionalPercent {
         default_value: Some(FractionalPercent {
-            numerator: share.0,
+            numerator: millionths,
             denominator: DenominatorType::Million.into(),
         }),
         ..Default::default()
-    })
+    }
 }

@@ -1,5 +1,7 @@
 //! Rarely used options of forwarding.
 
+use std::time::Duration;
+
 use envoy_types::pb::envoy::config::core::v3::TypedExtensionConfig;
 use envoy_types::pb::envoy::config::route::v3::route_action::hash_policy::{
     ConnectionProperties, Cookie, Header, PolicySpecifier, QueryParameter,
@@ -42,7 +44,7 @@ fn hash(policy: &model::HashPolicy) -> HashPolicy {
             HashOf::Cookie { name, path } => PolicySpecifier::Cookie(Cookie {
                 name: name.clone(),
                 // Without a lifetime, Envoy sets no cookie; zero means a session cookie.
-                ttl: Some(wire::duration(std::time::Duration::ZERO)),
+                ttl: Some(wire::duration(Duration::ZERO)),
                 path: path.clone(),
                 ..Default::default()
             }),

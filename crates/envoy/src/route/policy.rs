@@ -1,6 +1,7 @@
 //! Limits on requests: the addresses that may send them, and their rate.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use envoy_types::pb::envoy::config::core::v3 as core;
 use envoy_types::pb::envoy::config::rbac::v3 as rbac;
@@ -62,10 +63,16 @@ fn principal(range: &SourceRange) -> rbac::Principal {
     }
 }
 
-/// No limit on the rate.
+/// No limit on the rate: Envoy requires a bucket in the configuration of a route or host, but uses it for no request
+/// unless the filter is enabled for a share of them.
 pub(crate) fn no_rate() -> LocalRateLimit {
     LocalRateLimit {
         stat_prefix: "rate".to_owned(),
+        token_bucket: Some(TokenBucket {
+            max_tokens: 1,
+            fill_interval: Some(wire::duration(Duration::from_secs(1))),
+            ..Default::default()
+        }),
         ..Default::default()
     }
 }

@@ -58,7 +58,8 @@ pub(super) fn rewrite(matched: &PathMatch, rewrite: &PathRewrite) -> Option<Rewr
             PathMatch::Exact(_),
         ) => Some(Rewrite::Matched(absolute(path))),
         // Envoy's match for a prefix without segments is `/`.
-        (PathRewrite::Text(text), PathMatch::StartsWith(_) | PathMatch::Prefix(_)) => {
+        (PathRewrite::Text(text), PathMatch::StartsWith(_) | PathMatch::Prefix(_))
+        | (PathRewrite::Prefix(text), PathMatch::StartsWith(_)) => {
             Some(Rewrite::Matched(absolute(text)))
         }
         (PathRewrite::Full(path), _) => Some(Rewrite::regex("^.*$".to_owned(), &absolute(path))),
@@ -66,9 +67,6 @@ pub(super) fn rewrite(matched: &PathMatch, rewrite: &PathRewrite) -> Option<Rewr
             prefix.trim_end_matches('/'),
             replacement.trim_end_matches('/'),
         ),
-        (PathRewrite::Prefix(replacement), PathMatch::StartsWith(_)) => {
-            Some(Rewrite::Matched(absolute(replacement)))
-        }
         (PathRewrite::Prefix(_) | PathRewrite::Text(_), PathMatch::Regex(_)) => None,
     }
 }

@@ -177,7 +177,7 @@ fn timeouts_and_retries_are_encoded() {
 
     let retry = |retry| {
         forwarded(Forward {
-            retry: Some(retry),
+            retry: Some(Box::new(retry)),
             ..forward(vec![target("a", 1)])
         })["retry_policy"]
             .clone()

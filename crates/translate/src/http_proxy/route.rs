@@ -285,7 +285,7 @@ fn forward(
         mirrors,
         timeout: Some(timeouts.response),
         try_timeout,
-        retry,
+        retry: retry.map(Box::new),
         options: (options != ForwardOptions::default()).then(|| Box::new(options)),
     }))
 }

@@ -195,7 +195,7 @@ fn forward(target: WeightedTarget, options: &RouteOptions) -> Action {
         mirrors: Vec::new(),
         timeout: options.timeout,
         try_timeout: options.try_timeout,
-        retry: options.retry.clone(),
+        retry: options.retry.clone().map(Box::new),
         options: None,
     }))
 }

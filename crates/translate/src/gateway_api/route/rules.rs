@@ -246,7 +246,7 @@ fn plan(
                 mirrors,
                 timeout: limits.request,
                 try_timeout: limits.each_try,
-                retry: limits.retry,
+                retry: limits.retry.map(Box::new),
                 options: None,
             };
             let mut choices = read_choices(field, rule, targets, prefix_path, resolver)?;
