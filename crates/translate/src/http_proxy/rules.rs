@@ -211,11 +211,11 @@ impl Rules<'_> {
         list.push(RankedMatch {
             rank,
             order: (0, 0),
-            routes: vec![Arc::new(Route {
+            routes: Box::new([Arc::new(Route {
                 matches: requests,
                 cors: self.host.cors.clone(),
                 ..route
-            })],
+            })]),
             without_tls,
         });
     }

@@ -168,7 +168,7 @@ fn entry(
     RankedMatch {
         rank,
         order,
-        routes: vec![Arc::new(route(requests, action))],
+        routes: Box::new([Arc::new(route(requests, action))]),
         without_tls,
     }
 }

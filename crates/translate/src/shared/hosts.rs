@@ -48,7 +48,7 @@ pub struct RankedMatch {
     /// The index of the rule, and of the match within the rule.
     pub order: (usize, usize),
     /// Usually one; several if requests are split before they are modified.
-    pub routes: Vec<Arc<Route>>,
+    pub routes: Box<[Arc<Route>]>,
     /// Replaces the routes on listeners without TLS, usually with a redirect to HTTPS.
     pub without_tls: Option<Arc<Route>>,
 }

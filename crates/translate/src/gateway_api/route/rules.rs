@@ -174,7 +174,7 @@ impl Plan {
         }
     }
 
-    fn routes(&self, found: &RouteMatch) -> Vec<Arc<Route>> {
+    fn routes(&self, found: &RouteMatch) -> Box<[Arc<Route>]> {
         self.actions
             .iter()
             .map(|(share, action)| {

@@ -92,24 +92,24 @@ fn protocols_and_settings_are_part_of_the_cluster() {
         (
             "port: 80",
             "timeoutPolicy: {idleConnection: 5m}",
-            "shop/one:80?idle=300000ms",
+            "shop/one:80?idle=300s",
         ),
         (
             "port: 80, healthPort: 81",
             "healthCheckPolicy: {path: /up}",
-            "shop/one:80?health=5000ms,2000ms,3,2,port:81,,/up",
+            "shop/one:80?health=5s,2s,3,2,port:81,,/up",
         ),
         ("port: 80, healthPort: 81", "", "shop/one:80"),
         (
             "port: 80",
             "healthCheckPolicy: {path: /up, host: up.com, intervalSeconds: 1, timeoutSeconds: 3, unhealthyThresholdCount: 4, \
              healthyThresholdCount: 5, expectedStatuses: [{start: 200, end: 300}]}",
-            "shop/one:80?health=1000ms,3000ms,4,5,up.com,/up,200-300",
+            "shop/one:80?health=1s,3s,4,5,up.com,/up,200-300",
         ),
         (
             "port: 80, slowStartPolicy: {window: 30s, aggression: '1.5'}",
             "loadBalancerPolicy: {strategy: WeightedLeastRequest}",
-            "shop/one:80?lb=least-request&slow-start=30000ms,1500,10",
+            "shop/one:80?lb=least-request&slow-start=30s,1500,10",
         ),
     ] {
         assert_eq!(cluster(service, policies), expected);
