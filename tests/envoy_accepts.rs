@@ -37,7 +37,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Envoys can share ports without an error, so only one test at a time may look for free ones.
 static TURN: Mutex<()> = Mutex::new(());
 
-/// Real Envoys, one per possible Gateway, and the world whose resources they receive.
+/// Real Envoys, one per possible Gateway and one for the default fleet, and the world whose resources they receive.
 struct Rig {
     world: World,
     before: Set,
@@ -228,6 +228,7 @@ fn fleets() -> impl Iterator<Item = FleetId> {
     GATEWAYS
         .into_iter()
         .map(|(namespace, name)| FleetId::of_gateway(namespace, name))
+        .chain([FleetId::Default])
 }
 
 fn xds_id(fleet: &FleetId) -> sesame_xds::FleetId {

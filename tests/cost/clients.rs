@@ -22,7 +22,7 @@ pub(super) fn validation(world: &mut World) {
         ("gateway terminations", 1),
         ("listener_set parent", 1),
         ("listener", 2),
-        ("fleet", 1),
+        ("gateway fleet", 1),
         ("gateway status", 1),
     ];
     costs(

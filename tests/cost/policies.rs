@@ -174,7 +174,7 @@ pub(crate) fn client_certificates(world: &mut World) {
         ("gateway terminations", 1),
         ("gateway status", 1),
         ("listener_set parent", 1),
-        ("fleet", 1),
+        ("gateway fleet", 1),
     ];
     let own: &[(&str, usize)] = &[
         ("certificate state", 1),
