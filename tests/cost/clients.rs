@@ -33,6 +33,7 @@ pub(super) fn validation(world: &mut World) {
             &[
                 ("parameters", 1),
                 ("authority state", 1),
+                ("trust bundle of secret", 1),
                 ("frontend", 1),
                 ("client trust bundle", 1),
                 ("envoy.trust_bundles", 1),
@@ -46,6 +47,7 @@ pub(super) fn validation(world: &mut World) {
         &[
             ("parameters", 1),
             ("authority state", 1),
+            ("trust bundle of secret", 1),
             ("frontend", 1),
             ("client trust bundle", 1),
             ("envoy.trust_bundles", 1),
