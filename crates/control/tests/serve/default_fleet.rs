@@ -7,6 +7,38 @@ use sesame_xds::ResourceType::{Cluster, Listener};
 
 use crate::rig::Rig;
 
+impl Rig {
+    /// An Ingress of our class to a Service.
+    async fn ingress(&self, name: &str, service: &str) {
+        let backend = json!({"service": {"name": service, "port": {"number": 80}}});
+        let path = json!({"path": "/", "pathType": "Prefix", "backend": backend});
+        let host = format!("{name}.example.com");
+        let spec = json!({
+            "ingressClassName": "sesame",
+            "rules": [{"host": host, "http": {"paths": [path]}}],
+        });
+        self.apply(
+            "ingresses",
+            json!({"metadata": {"name": name}, "spec": spec}),
+        )
+        .await;
+    }
+
+    /// An HTTPProxy to a Service.
+    async fn http_proxy(&self, name: &str, service: &str) {
+        let spec = json!({
+            "ingressClassName": "sesame",
+            "virtualhost": {"fqdn": format!("{name}.example.com")},
+            "routes": [{"services": [{"name": service, "port": 80}]}],
+        });
+        self.apply(
+            "httpproxies",
+            json!({"metadata": {"name": name}, "spec": spec}),
+        )
+        .await;
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_default_fleet_exists_while_it_serves_objects() {
     let rig = Rig::new().await;

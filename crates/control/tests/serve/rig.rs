@@ -155,7 +155,7 @@ impl Rig {
         }
     }
 
-    async fn apply(&self, plural: &str, mut object: Value) {
+    pub(crate) async fn apply(&self, plural: &str, mut object: Value) {
         let kind = resource(plural);
         object["apiVersion"] = json!(kind.api_version);
         object["kind"] = json!(kind.kind);
@@ -290,36 +290,6 @@ impl Rig {
     pub(crate) async fn route(&self, name: &str, gateway: &str, service: &str) {
         self.route_to(name, gateway, json!({"name": service, "port": 80}))
             .await;
-    }
-
-    /// An Ingress of our class to a Service.
-    pub(crate) async fn ingress(&self, name: &str, service: &str) {
-        let backend = json!({"service": {"name": service, "port": {"number": 80}}});
-        let path = json!({"path": "/", "pathType": "Prefix", "backend": backend});
-        let host = format!("{name}.example.com");
-        let spec = json!({
-            "ingressClassName": "sesame",
-            "rules": [{"host": host, "http": {"paths": [path]}}],
-        });
-        self.apply(
-            "ingresses",
-            json!({"metadata": {"name": name}, "spec": spec}),
-        )
-        .await;
-    }
-
-    /// An HTTPProxy to a Service.
-    pub(crate) async fn http_proxy(&self, name: &str, service: &str) {
-        let spec = json!({
-            "ingressClassName": "sesame",
-            "virtualhost": {"fqdn": format!("{name}.example.com")},
-            "routes": [{"services": [{"name": service, "port": 80}]}],
-        });
-        self.apply(
-            "httpproxies",
-            json!({"metadata": {"name": name}, "spec": spec}),
-        )
-        .await;
     }
 
     /// Reasons and notes of the Events on an object.
