@@ -57,8 +57,8 @@ fn rows(
             // Requests that none of its rules match, on its own hosts: other hosts may belong to others.
             true => {
                 let own = reader.get(read.tls, key);
-                let own = own.iter().flat_map(|own| &own.hosts);
-                own.map(|own| Arc::clone(&own.host)).collect()
+                let own = own.iter().flat_map(|own| own.hosts.keys());
+                own.cloned().collect()
             }
             false => vec![Arc::clone(host)],
         };

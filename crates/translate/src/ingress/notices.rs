@@ -54,8 +54,16 @@ impl Sources {
     ) {
         for (index, tls) in ingress.spec.tls.iter().enumerate() {
             let field = format!("spec.tls[{index}]");
-            if tls.secret_name.as_ref().is_none_or(|name| name.is_empty()) {
-                notices.error(format!("{field}.secretName"), "is required");
+            match tls.secret_name.as_deref().unwrap_or_default() {
+                "" => notices.error(format!("{field}.secretName"), "is required"),
+                name if ingress.tls_secret(name).is_none() => {
+                    let message = format!(
+                        "expected the name of a Secret; check it and annotation {}",
+                        Ingress::TLS_NAMESPACE
+                    );
+                    notices.error(format!("{field}.secretName"), message);
+                }
+                _ => {}
             }
             if tls.hosts.is_empty() {
                 let message = "is required; only the hosts in this list have TLS";
@@ -69,7 +77,10 @@ impl Sources {
         }
         let own = reader.get(self.read.tls, key);
         let mut reported = BTreeSet::new();
-        for host in own.iter().flat_map(|own| &own.hosts) {
+        let hosts = own.iter().flat_map(|own| &own.hosts);
+        let mut hosts: Vec<_> = hosts.collect();
+        hosts.sort_by_key(|(_, host)| host.index);
+        for (name, host) in hosts {
             let field = format!("spec.tls[{}]", host.index);
             let certificate = &host.certificate;
             let checked = tls::check(
@@ -80,8 +91,7 @@ impl Sources {
                 key,
             );
             let any_host = own.as_ref().is_some_and(|own| own.any_host);
-            let owner = reader.get(self.tls.owners, &host.host);
-            let name = &host.host;
+            let owner = reader.get(self.tls.owners, name);
             if let Err(message) = checked {
                 if reported.insert((host.index, certificate)) {
                     notices.error(format!("{field}.secretName"), message);

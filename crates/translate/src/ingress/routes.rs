@@ -13,7 +13,7 @@ use sesame_model::{
 use super::annotations::{self, PlainHttp, RouteOptions};
 use super::backends;
 use super::{Ours, host, paths};
-use crate::problem::Notices;
+use crate::problem::{FieldError, Notices};
 use crate::shared::default_fleet::HTTPS_PORT;
 use crate::shared::hostname;
 use crate::shared::hosts::{self, RankedMatch, RouteRules};
@@ -87,7 +87,9 @@ pub(super) fn translate(
                 forward(target, &options)
             }
             Err(error) => {
-                notices.errors.extend(error);
+                if let Some(FieldError { field, message }) = error {
+                    notices.error(field, message);
+                }
                 Action::Respond(NO_BACKEND)
             }
         });
