@@ -47,6 +47,8 @@ async fn the_default_fleet_exists_while_it_serves_objects() {
     rig.until_leader(&replica).await;
     assert!(rig.of_default_fleet().await.is_empty());
     rig.ingress("docs", "shop").await;
+    let before = json!({"status": {"loadBalancer": {"ingress": [{"ip": "198.51.100.1"}]}}});
+    rig.status("ingresses", "docs", before).await;
     rig.service("blog").await;
     rig.http_proxy("blog", "blog").await;
     let envoy = rig.default_envoy(&replica).await;
@@ -65,6 +67,14 @@ async fn the_default_fleet_exists_while_it_serves_objects() {
     let ports = service["spec"]["ports"].as_array().unwrap();
     let ports: Vec<_> = ports.iter().map(|port| &port["port"]).collect();
     assert_eq!(ports, [80, 443]);
+    rig.until("the HTTPProxy is valid", async || {
+        let proxy = rig.get("httpproxies", "blog").await;
+        proxy["status"]["currentStatus"] == "valid"
+    })
+    .await;
+    let ingress = rig.get("ingresses", "docs").await;
+    let address = &ingress["status"]["loadBalancer"]["ingress"][0]["ip"];
+    assert_eq!(address, "198.51.100.1", "kept until there is another one");
     rig.fake_default_fleet_status("192.0.2.9").await;
     rig.until("the Ingress has an address", async || {
         let ingress = rig.get("ingresses", "docs").await;
