@@ -118,21 +118,24 @@ async fn the_default_fleet_exists_while_it_serves_objects() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_wrong_with_an_ingress_is_an_event() {
+async fn what_is_wrong_with_ingresses_is_an_event_of_each() {
     let rig = Rig::new().await;
-    rig.ingress("docs", "missing").await;
+    // More than the lists of events have.
+    let names: Vec<String> = (0..25).map(|number| format!("docs{number}")).collect();
+    for name in &names {
+        rig.ingress(name, "missing").await;
+    }
     let first = rig.replica("one").await;
-    let reported = async || {
-        let events = rig.events("docs").await;
-        let reported = |event: &&String| {
-            event.starts_with("Invalid: spec.rules[0]") && event.contains("missing")
-        };
-        events.iter().filter(reported).count()
-    };
-    rig.until("the missing Service is reported", async || {
-        reported().await == 1
-    })
-    .await;
+    for name in &names {
+        rig.until("the missing Service is reported", async || {
+            let events = rig.events(name).await;
+            let reported = |event: &&String| {
+                event.starts_with("Invalid: spec.rules[0]") && event.contains("missing")
+            };
+            events.iter().filter(reported).count() == 1
+        })
+        .await;
+    }
     first.shutdown().await;
 }
 
