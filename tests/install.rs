@@ -72,14 +72,6 @@ const ALLOWED: &[Request] = &[
     (&["patch"], GATEWAYS, "grpcroutes/status", SHOP, "shop"),
     (&["get"], SESAME, "httpproxies", SHOP, "shop"),
     (&["patch"], SESAME, "httpproxies/status", SHOP, "shop"),
-    (
-        &["patch"],
-        SESAME,
-        "tlscertificatedelegations/status",
-        SHOP,
-        "shop",
-    ),
-    (&["patch"], SESAME, "extensionservices/status", SHOP, "shop"),
     (&["get"], "networking.k8s.io", "ingresses", SHOP, "shop"),
     (
         &["patch"],
@@ -143,6 +135,14 @@ const ALLOWED: &[Request] = &[
 
 /// Requests that would make Sesame's service account a target, or that only a bug would cause.
 const DENIED: &[Request] = &[
+    (
+        &["patch"],
+        SESAME,
+        "tlscertificatedelegations/status",
+        SHOP,
+        "shop",
+    ),
+    (&["patch"], SESAME, "extensionservices/status", SHOP, "shop"),
     (
         &["create", "patch", "update", "delete"],
         SESAME,

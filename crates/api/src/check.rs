@@ -27,6 +27,7 @@ use crate::decode::PathSegment;
 use crate::kind::Kind;
 
 pub(crate) use core::{endpoint_slice, service};
+pub(crate) use text::is_label;
 pub use text::{is_header_name, is_hostname, is_precise_hostname};
 
 /// The first problem found in an object.

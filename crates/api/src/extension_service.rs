@@ -10,7 +10,6 @@ use crate::check::{self, Check};
 use crate::condition::ConditionsStatus;
 use crate::http_proxy::{LoadBalancerPolicy, TimeoutPolicy, UpstreamValidation};
 use crate::meta::Meta;
-use crate::named::Named;
 use crate::object::resource;
 use crate::open_enum::open_enum;
 
@@ -32,10 +31,6 @@ pub struct ExtensionService {
 resource! { ExtensionService {
     fn check(&self) -> Check {
         check::at("spec", check::extension_service::spec(&self.spec))
-    }
-
-    fn references(&self, named: &mut Named) {
-        named.by_extension_service(self);
     }
 } }
 

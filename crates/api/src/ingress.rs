@@ -6,8 +6,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::check::{self, Check};
 use crate::http_proxy::LoadBalancerStatus;
+use crate::key::NamespacedName;
 use crate::meta::Meta;
-use crate::named::Named;
+use crate::named::{self, Named};
 use crate::object::resource;
 use crate::open_enum::open_enum;
 
@@ -39,8 +40,14 @@ impl Ingress {
     /// The annotation with the namespace of the Secrets that `spec.tls` refers to.
     pub const TLS_NAMESPACE: &str = "projectsesame.io/tls-cert-namespace";
 
+    /// The Secret that an entry of `spec.tls` refers to; `None` if it is not a valid name.
+    pub fn tls_secret(&self, name: &str) -> Option<NamespacedName> {
+        let name = NamespacedName::new(self.tls_namespace(), name);
+        named::is_valid(&name).then_some(name)
+    }
+
     /// The namespace of the Secrets that `spec.tls` refers to: the Ingress's own, unless an annotation sets another.
-    pub fn tls_namespace(&self) -> Arc<str> {
+    fn tls_namespace(&self) -> Arc<str> {
         match self.meta.annotations.get(Self::TLS_NAMESPACE) {
             Some(namespace) if !namespace.is_empty() => namespace.as_str().into(),
             _ => Arc::clone(&self.meta.namespace),

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::backend_tls_policy::{BackendTLSPolicy, BackendTlsValidation};
-use crate::extension_service::ExtensionService;
+use crate::check::{self, is_precise_hostname};
 use crate::gateway::{Gateway, GatewayTls};
 use crate::gateway_class::GatewayClass;
 use crate::http_proxy::{HTTPProxy, HttpProxyVirtualHost, UpstreamValidation};
@@ -26,14 +26,19 @@ pub fn references(object: &Object) -> Vec<ObjectKey> {
     named.0.into_iter().collect()
 }
 
-/// The Secret that a reference means: `name`, in the given namespace, or `namespace/name`. `None` if a part is empty.
+/// The Secret that a reference means: `name`, in the given namespace, or `namespace/name`. `None` if it is not a valid name.
 pub fn secret_name(namespace: &Arc<str>, reference: &str) -> Option<NamespacedName> {
     let (namespace, name) = match reference.split_once('/') {
         Some((namespace, name)) => (namespace.into(), name),
         None => (Arc::clone(namespace), reference),
     };
-    let complete = !namespace.is_empty() && !name.is_empty();
-    complete.then(|| NamespacedName::new(namespace, name))
+    let name = NamespacedName::new(namespace, name);
+    is_valid(&name).then_some(name)
+}
+
+/// Whether an object can have this name. Names become parts of URLs.
+pub(crate) fn is_valid(name: &NamespacedName) -> bool {
+    check::is_label(&name.namespace) && is_precise_hostname(&name.name)
 }
 
 /// The Secrets and ConfigMaps found so far.
@@ -139,21 +144,11 @@ impl Named {
         }
     }
 
-    pub(crate) fn by_extension_service(&mut self, service: &ExtensionService) {
-        let validation = service.spec.validation.as_deref();
-        self.by_upstream_validation(&service.meta.namespace, validation);
-    }
-
     pub(crate) fn by_ingress(&mut self, ingress: &Ingress) {
-        let namespace = ingress.tls_namespace();
-        let secrets = ingress
-            .spec
-            .tls
-            .iter()
-            .filter_map(|tls| tls.secret_name.as_deref());
-        for secret in secrets.filter(|secret| !secret.is_empty()) {
-            let name = NamespacedName::new(Arc::clone(&namespace), secret);
-            self.add(Some(Kind::Secret), name);
+        let entries = ingress.spec.tls.iter();
+        let names = entries.filter_map(|tls| tls.secret_name.as_deref());
+        for secret in names.filter_map(|name| ingress.tls_secret(name)) {
+            self.add(Some(Kind::Secret), secret);
         }
     }
 
@@ -182,7 +177,9 @@ impl Named {
     }
 
     fn add(&mut self, kind: Option<Kind>, name: NamespacedName) {
-        if let Some(kind @ (Kind::Secret | Kind::ConfigMap)) = kind {
+        if let Some(kind @ (Kind::Secret | Kind::ConfigMap)) = kind
+            && is_valid(&name)
+        {
             self.0.insert(name.of_kind(kind));
         }
     }
@@ -253,7 +250,6 @@ mod tests {
                 "Secret/shop/keys"
             ]
         );
-        assert_eq!(of("ExtensionService", &[]), ["Secret/auth/check-ca"]);
         assert_eq!(of("Ingress", &[]), ["Secret/shop/shop"]);
         let annotations = json!({"projectsesame.io/tls-cert-namespace": "certs"});
         assert_eq!(
@@ -274,8 +270,31 @@ mod tests {
         let of = |reference| secret_name(&"shop".into(), reference).map(|name| name.to_string());
         assert_eq!(of("a").as_deref(), Some("shop/a"));
         assert_eq!(of("certs/a").as_deref(), Some("certs/a"));
-        for incomplete in ["", "/a", "certs/"] {
-            assert_eq!(of(incomplete), None, "{incomplete}");
+        for invalid in [
+            "",
+            "/a",
+            "certs/",
+            "certs/a/b",
+            "certs/a?b",
+            "A",
+            "..",
+            "a.b/c",
+        ] {
+            assert_eq!(of(invalid), None, "{invalid}");
+        }
+    }
+
+    #[test]
+    fn names_that_no_object_can_have_are_not_references() {
+        let paths = json!({"projectsesame.io/tls-cert-namespace": "victim/services/shop?x="});
+        let of_annotation = of("Ingress", &[("/metadata/annotations", paths)]);
+        assert_eq!(of_annotation, [""; 0]);
+        for name in ["../../nodes", "a?watch=true", "a/b", "a#", "A"] {
+            let certificate = [("/spec/tls/0/secretName", json!(name))];
+            assert_eq!(of("Ingress", &certificate), [""; 0], "{name}");
+            let certificates = json!([{ "name": name }]);
+            let certificates = [("/spec/listeners/0/tls/certificateRefs", certificates)];
+            assert_eq!(of("ListenerSet", &certificates), [""; 0], "{name}");
         }
     }
 

@@ -87,6 +87,12 @@ pub struct StatusEntry<'a> {
 }
 
 impl ObjectStatus {
+    /// Whether there is nothing to write: the addresses of an Ingress are unknown. Writing none would remove those of a
+    /// previous controller or version.
+    pub fn is_unknown(&self) -> bool {
+        matches!(self, ObjectStatus::Ingress(status) if status.is_empty())
+    }
+
     /// The fields, in a fixed order.
     pub fn fields(&self) -> Vec<StatusField<'_>> {
         match self {

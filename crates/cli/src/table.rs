@@ -177,12 +177,12 @@ fn routes(
         let parents: Vec<&str> = route.parents.iter().map(|p| p.name.as_str()).collect();
         let hostnames = match route.hostnames.is_empty() {
             true => "*".to_owned(),
-            false => first_names(&route.hostnames),
+            false => first_names(&route.hostnames, 0),
         };
         table.add_row([
             Cell::new(&route.key),
             Cell::new(hostnames),
-            Cell::new(first_names(&parents)),
+            Cell::new(first_names(&parents, 0)),
             state(
                 route.severity,
                 worst.and_then(|parent| parent.message.as_deref()),
@@ -214,11 +214,11 @@ fn ingresses(
             true if ingress.key.kind == Kind::Ingress => "*".to_owned(),
             // Only the HTTPProxies that include it have hosts.
             true => "-".to_owned(),
-            false => first_names(&ingress.hosts),
+            false => first_names(&ingress.hosts, ingress.more_hosts),
         };
         let addresses = match ingress.addresses.is_empty() {
             true => "-".to_owned(),
-            false => first_names(&ingress.addresses),
+            false => first_names(&ingress.addresses, 0),
         };
         table.add_row([
             Cell::new(&ingress.key),
@@ -231,10 +231,10 @@ fn ingresses(
     finish(&table, more, false, "")
 }
 
-/// The first two names, and the number of remaining ones.
-fn first_names(names: &[impl AsRef<str>]) -> String {
+/// The first two names, and the number of remaining ones, with `more` that aren't listed.
+fn first_names(names: &[impl AsRef<str>], more: usize) -> String {
     let named: Vec<&str> = names.iter().take(2).map(AsRef::as_ref).collect();
-    match names.len().saturating_sub(2) {
+    match names.len().saturating_sub(2) + more {
         0 => named.join(", "),
         more => format!("{} +{more}", named.join(", ")),
     }

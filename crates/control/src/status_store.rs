@@ -8,7 +8,8 @@ mod notices;
 mod overview;
 mod timed_status;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use jiff::Timestamp;
@@ -16,6 +17,7 @@ use sesame_api::{Kind, Listener, NamespacedName, Object, ObjectKey, ObjectStatus
 use sesame_model::{FleetRequest, FleetState};
 use sesame_sources::files::FileError;
 use sesame_translate::problem::Notices;
+use tokio::sync::Notify;
 
 use self::ingresses::IngressSummary;
 pub use self::ingresses::IngressView;
@@ -31,12 +33,16 @@ use crate::translate::StatusView;
 #[derive(Debug, Default)]
 pub struct StatusStore {
     inner: RwLock<Inner>,
+    /// Notified when there are new unreported notices.
+    new_notices: Notify,
 }
 
 #[derive(Debug, Default)]
 struct Inner {
     entries: BTreeMap<ObjectKey, Entry>,
     problems: Vec<FileError>,
+    /// The notices that [`StatusStore::take_unreported`] hasn't returned yet, by object.
+    unreported: BTreeMap<ObjectKey, BTreeSet<NoticeView>>,
     /// The default fleet, while it exists.
     default_fleet: Option<(FleetRequest, FleetState)>,
 }
@@ -147,7 +153,10 @@ impl StatusStore {
     /// Removes an object.
     pub(crate) fn forget(&self, key: &ObjectKey) {
         if is_shown(key.kind) {
-            self.write(|inner| inner.entries.remove(key));
+            self.write(|inner| {
+                inner.entries.remove(key);
+                inner.unreported.remove(key);
+            });
         }
     }
 
@@ -162,15 +171,46 @@ impl StatusStore {
             notices.map_or_else(Vec::new, |notices| notices::views(key, notices))
         };
         let new = views(&notices);
-        let old = self.write(|inner| {
+        let (added, gone) = self.write(|inner| {
             let entry = inner.entries.entry(key.clone()).or_default();
             let old = std::mem::replace(&mut entry.notices, notices);
             if entry.is_empty() {
                 inner.entries.remove(key);
             }
-            old
+            let (added, gone) = difference(new, views(&old));
+            let unreported = inner.unreported.entry(key.clone()).or_default();
+            unreported.retain(|notice| !gone.contains(notice));
+            unreported.extend(added.iter().cloned());
+            if unreported.is_empty() {
+                inner.unreported.remove(key);
+            }
+            (added, gone)
         });
-        notices::changes(views(&old), new)
+        if !added.is_empty() {
+            self.new_notices.notify_one();
+        }
+        (added, gone)
+    }
+
+    /// Takes the unreported notices of an object: the first one after `last`, or else the first one of all, so that an
+    /// object whose notices change all the time doesn't delay others. Empty if there are none.
+    pub(crate) fn take_unreported(&self, last: Option<&ObjectKey>) -> BTreeSet<NoticeView> {
+        self.write(|inner| {
+            let after = (
+                last.map_or(Bound::Unbounded, Bound::Excluded),
+                Bound::Unbounded,
+            );
+            let mut next = inner.unreported.range::<ObjectKey, _>(after);
+            let next = next.next().or_else(|| inner.unreported.first_key_value());
+            let next = next.map(|(key, _)| key.clone());
+            let taken = next.and_then(|key| inner.unreported.remove(&key));
+            taken.unwrap_or_default()
+        })
+    }
+
+    /// Waits until there are new unreported notices. For one caller at a time.
+    pub(crate) async fn new_notices(&self) {
+        self.new_notices.notified().await;
     }
 
     /// The notices of all objects, sorted by object; of each object, errors first.

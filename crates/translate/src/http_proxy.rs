@@ -34,7 +34,7 @@ mod unsupported;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use sesame_api::{Kind, ObjectKey, ObjectStatus};
+use sesame_api::{Kind, LoadBalancerStatus, ObjectKey, ObjectStatus};
 use sesame_engine::{Builder, Index, Reader, Table};
 use sesame_model::{CertificateKey, ClusterKey};
 
@@ -289,12 +289,13 @@ pub(crate) fn statuses(
     inputs: &Inputs,
     stages: Stages,
     overlaps: overlaps::ByLoser,
+    addresses: Table<(), LoadBalancerStatus>,
 ) -> Table<ObjectKey, ObjectStatus> {
     let inputs = *inputs;
     b.derive(
         "http_proxy status",
         stages.ours,
-        move |reader, key: &ObjectKey| status_of(reader, &inputs, stages, overlaps, key),
+        move |reader, key: &ObjectKey| status_of(reader, &inputs, stages, overlaps, addresses, key),
     )
 }
 
@@ -303,6 +304,7 @@ fn status_of(
     inputs: &Inputs,
     stages: Stages,
     overlaps: overlaps::ByLoser,
+    addresses: Table<(), LoadBalancerStatus>,
     key: &ObjectKey,
 ) -> Option<ObjectStatus> {
     debug_assert_eq!(key.kind, Kind::HTTPProxy);
@@ -318,7 +320,8 @@ fn status_of(
         findings.extend(host::obstacle(&settings, &proxy, owner.as_deref()));
         if let Some(host) = reader.get(stages.hosts, key) {
             findings.extend(host.findings.iter().cloned());
-            load_balancer = Some(default_fleet::load_balancer(reader, inputs));
+            let addresses = reader.get(addresses, &());
+            load_balancer = addresses.map(|addresses| LoadBalancerStatus::clone(&addresses));
         }
         for message in overlaps::messages(reader, overlaps, key) {
             findings.push(Finding::warning(About::OVERLAP, "spec", message));

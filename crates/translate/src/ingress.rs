@@ -19,7 +19,7 @@ mod tls;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use sesame_api::{Ingress, ObjectKey, ObjectStatus};
+use sesame_api::{Ingress, LoadBalancerStatus, ObjectKey, ObjectStatus};
 use sesame_engine::{Builder, Index, Table};
 use sesame_model::{CertificateKey, ClusterKey};
 
@@ -27,6 +27,7 @@ use self::backends::Backend;
 use self::tls::IngressTls;
 use crate::inputs::Inputs;
 use crate::problem::Notices;
+use crate::shared::covering::PointsByDomain;
 use crate::shared::default_fleet::{self, Contribution, Sources};
 use crate::shared::hostname;
 use crate::shared::overlaps::ByLoser;
@@ -99,12 +100,19 @@ pub(crate) fn read(b: &mut Builder, inputs: &Inputs) -> Read {
 }
 
 /// Declares the stages.
-pub(crate) fn stages(b: &mut Builder, inputs: &Inputs, read: Read, sources: Sources) -> Stages {
+pub(crate) fn stages(
+    b: &mut Builder,
+    inputs: &Inputs,
+    read: Read,
+    sources: Sources,
+    addresses: Table<(), LoadBalancerStatus>,
+) -> Stages {
     let tls = tls::stages(b, inputs, read, sources);
     let of_routes = routes::Sources {
         ingresses: inputs.ingresses,
         ours: read.ours,
         backends: sources.backends,
+        tls: read.tls,
     };
     let contribution = Contribution {
         points: tls.points,
@@ -119,13 +127,14 @@ pub(crate) fn stages(b: &mut Builder, inputs: &Inputs, read: Read, sources: Sour
     };
     Stages {
         contribution,
-        statuses: status::stages(b, inputs, read),
+        statuses: status::stages(b, read, addresses),
         of_notices: notices::Sources {
             read,
             routes: of_routes,
             tls,
             certificates: sources,
             delegations: inputs.delegations_by_namespace,
+            settings: inputs.settings,
         },
     }
 }
@@ -135,8 +144,9 @@ pub(crate) fn notices(
     b: &mut Builder,
     stages: Stages,
     overlaps: ByLoser,
+    points: PointsByDomain,
 ) -> Table<ObjectKey, Notices> {
-    notices::stage(b, stages.of_notices, overlaps)
+    notices::stage(b, stages.of_notices, overlaps, points)
 }
 
 /// The hosts that an Ingress has rules for, if they are valid.

@@ -85,6 +85,8 @@ pub struct Outputs {
     pub statuses: Table<ObjectKey, ObjectStatus>,
     /// What is wrong with objects whose status has no place for it.
     pub notices: Table<ObjectKey, Notices>,
+    /// The ports of fleets that Gateways use for other protocols than Ingresses and HTTPProxies, as a sentence.
+    pub port_conflicts: Table<FleetId, String>,
 }
 
 /// Declares all stages.
@@ -179,7 +181,8 @@ pub fn stages(b: &mut Builder) -> Pipeline {
         certificates: certificate_states,
         authorities,
     };
-    let ingress_stages = ingress::stages(b, &inputs, ingresses, of_default_fleet);
+    let addresses = default_fleet::addresses(b, &inputs);
+    let ingress_stages = ingress::stages(b, &inputs, ingresses, of_default_fleet, addresses);
     let ingress = ingress_stages.contribution;
     let proxy_stages = http_proxy::stages(b, &inputs, proxies, of_default_fleet);
     let http_proxy = proxy_stages.contribution;
@@ -445,7 +448,7 @@ pub fn stages(b: &mut Builder) -> Pipeline {
     let pod_services = xbackend::pod_service_changes(b, &inputs, xbackends, uses);
     let xbackend_status = xbackend::statuses(b, &inputs, xbackends, pod_services, uses);
     let overlaps = overlaps::stages(b, of_hosts, attachments);
-    let proxy_status = http_proxy::statuses(b, &inputs, proxy_stages, overlaps);
+    let proxy_status = http_proxy::statuses(b, &inputs, proxy_stages, overlaps, addresses);
     let statuses = b.union(
         "statuses",
         [
@@ -462,11 +465,12 @@ pub fn stages(b: &mut Builder) -> Pipeline {
         ],
     );
 
-    let ingress_notices = ingress::notices(b, ingress_stages, overlaps);
+    let ingress_notices = ingress::notices(b, ingress_stages, overlaps, points_by_domain);
     let service_notices = service_annotations::notices(b, inputs.services);
     let notices = b.union("notices", [ingress_notices, service_notices]);
 
     let gateway_fleets = gateways::fleets(b, &inputs, &gateways);
+    let port_conflicts = default_fleet.conflicts;
     let fleets = default_fleet::fleets(b, gateway_fleets, default_fleet);
     let bundles_of_secrets = authorities::of_secrets(b, authorities);
     let trust_bundles = b.union(
@@ -498,6 +502,7 @@ pub fn stages(b: &mut Builder) -> Pipeline {
             pod_services,
             statuses,
             notices,
+            port_conflicts,
         },
     }
 }

@@ -73,7 +73,7 @@
   resources: [extensionservices, httpproxies, tlscertificatedelegations]
   verbs: [get, list, watch]
 - apiGroups: [projectsesame.io]
-  resources: [extensionservices/status, httpproxies/status, tlscertificatedelegations/status]
+  resources: [httpproxies/status]
   verbs: [patch]
 # Backends, and the objects that Gateways, policies and HTTPProxies reference: certificates, CA bundles, parameters.
 # Sesame writes the Services of XBackends.

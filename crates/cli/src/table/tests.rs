@@ -65,6 +65,7 @@ fn ingress(kind: Kind, name: &str, hosts: &[&str]) -> IngressView {
     IngressView {
         key: ObjectKey::new(kind, "shop", name),
         hosts: hosts.iter().map(ToString::to_string).collect(),
+        more_hosts: 0,
         class: Some("sesame".to_owned()),
         addresses: vec!["127.0.0.2".to_owned()],
         severity: Severity::Ok,

@@ -1,8 +1,8 @@
 //! Kubernetes Events, as shown by `kubectl describe`.
 //!
-//! In: events of this replica, leadership. Out: Events on the affected objects, and log entries. Only the leader reports
-//! changes of conditions and of notices; a rejection is reported by the replica to which the Envoy is connected. A new
-//! leader reports all notices: no status contains them.
+//! In: events of this replica, notices, leadership. Out: Events on the affected objects, and log entries. Only the leader
+//! reports changes of conditions and of notices; a rejection is reported by the replica to which the Envoy is connected.
+//! No status contains notices, so a new leader reports all that this replica hasn't reported yet.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,15 +13,16 @@ use kube::runtime::events::{Event as KubeEvent, EventType, Recorder, Reporter};
 use sesame_api::{Kind, ObjectKey};
 use sesame_model::FleetId;
 use sesame_translate::settings::CONTROLLER_NAME;
-use tokio::sync::{broadcast, mpsc, watch};
-use tokio::time::{Instant, timeout};
+use tokio::sync::{broadcast, mpsc};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::health::Health;
 use crate::event::RunEvent;
 use crate::status_store::{NoticeLevel, NoticeView, Severity, StatusChange, StatusStore};
 use crate::translator::{Message, inspect};
 
-/// Average Events per second. Excess Events are dropped: conditions and logs contain the same information.
+/// Average Events per second. Excess Events are dropped, since conditions and logs contain the same information; those about
+/// notices are delayed.
 const EVENTS_PER_SECOND: u32 = 10;
 /// Maximum Events in a burst.
 const BURST: u32 = 50;
@@ -73,61 +74,82 @@ impl TokenBucket {
     }
 }
 
-/// Writes Events until the sender of events is gone.
-pub(super) async fn report(
-    client: Client,
-    replica: String,
-    mut events: broadcast::Receiver<RunEvent>,
+/// Writes Events.
+#[derive(Clone)]
+pub(super) struct EventWriter {
+    recorder: Recorder,
     translator: mpsc::WeakSender<Message>,
-    status_store: Arc<StatusStore>,
     health: Arc<Health>,
-) {
-    let mut leadership = Some(health.leadership());
-    let reporter = Reporter {
-        controller: CONTROLLER_NAME.to_owned(),
-        instance: Some(replica),
-    };
-    let recorder = Recorder::new(client, reporter);
-    let mut bucket = TokenBucket::new(Instant::now());
-    loop {
-        let notes = tokio::select! {
-            event = events.recv() => match event {
-                Ok(event) => notes(event, health.is_leader()),
+}
+
+impl EventWriter {
+    pub(super) fn new(
+        client: Client,
+        replica: String,
+        translator: mpsc::WeakSender<Message>,
+        health: Arc<Health>,
+    ) -> Self {
+        let reporter = Reporter {
+            controller: CONTROLLER_NAME.to_owned(),
+            instance: Some(replica),
+        };
+        Self {
+            recorder: Recorder::new(client, reporter),
+            translator,
+            health,
+        }
+    }
+
+    /// Reports rejections and conditions, and logs new notices, until the sender of events is gone.
+    pub(super) async fn report(self, mut events: broadcast::Receiver<RunEvent>) {
+        let mut bucket = TokenBucket::new(Instant::now());
+        loop {
+            let event = match events.recv().await {
+                Ok(event) => event,
                 Err(broadcast::error::RecvError::Lagged(_)) => continue,
                 Err(broadcast::error::RecvError::Closed) => return,
-            },
-            leads = changed(&mut leadership) => match leads {
-                true => status_store.notices().into_iter().map(of_notice).collect(),
-                false => continue,
-            },
-        };
-        for note in notes {
-            tracing::warn!(object = %note.object, reason = note.reason, "{}", note.text);
-            if !bucket.take(Instant::now()) {
-                tracing::debug!(object = %note.object, "Event dropped: rate limit exceeded");
-                continue;
-            }
-            let object = note.object.clone();
-            let uid = inspect(&translator, move |core| core.uid(&object)).await;
-            let uid = uid.flatten();
-            // The UIDs of objects without a status aren't stored; other objects without one are gone.
-            if uid.is_some() || !note.object.kind.has_status() {
-                send(&recorder, &note, uid).await;
+            };
+            for note in notes(event, self.health.is_leader()) {
+                tracing::warn!(object = %note.object, reason = note.reason, "{}", note.text);
+                if !bucket.take(Instant::now()) {
+                    tracing::debug!(object = %note.object, "Event dropped: rate limit exceeded");
+                    continue;
+                }
+                self.write(&note).await;
             }
         }
     }
-}
 
-/// Waits until leadership changes. Returns whether this replica leads.
-async fn changed(leadership: &mut Option<watch::Receiver<bool>>) -> bool {
-    if let Some(receiver) = leadership
-        && receiver.changed().await.is_ok()
-    {
-        return *receiver.borrow_and_update();
+    /// Reports notices while this replica leads. Never returns.
+    pub(super) async fn report_notices(self, status_store: Arc<StatusStore>) {
+        let mut leadership = self.health.leadership();
+        let mut last = None;
+        while leadership.wait_for(|leads| *leads).await.is_ok() {
+            let notices = status_store.take_unreported(last.as_ref());
+            if notices.is_empty() {
+                status_store.new_notices().await;
+            }
+            for notice in notices {
+                last = Some(notice.object.clone());
+                let note = of_notice(notice);
+                tracing::debug!(object = %note.object, reason = note.reason, "{}", note.text);
+                self.write(&note).await;
+                sleep(Duration::from_secs(1) / EVENTS_PER_SECOND).await;
+            }
+        }
+        // The election has ended.
+        std::future::pending().await
     }
-    // The election has ended.
-    *leadership = None;
-    std::future::pending().await
+
+    async fn write(&self, note: &Note) {
+        let object = note.object.clone();
+        let uid = inspect(&self.translator, move |core| core.uid(&object)).await;
+        let uid = uid.flatten();
+        // The UIDs of objects without a status aren't stored; other objects without one are gone.
+        if uid.is_some() || !note.object.kind.has_status() {
+            send(&self.recorder, note, uid).await;
+        }
+    }
 }
 
 /// Whether an event may become an Event. The receiver isn't woken for others.
@@ -143,7 +165,7 @@ pub(super) fn is_reportable(event: &RunEvent) -> bool {
     }
 }
 
-/// Converts an event to Kubernetes Events.
+/// Converts an event to Kubernetes Events, or logs it.
 fn notes(event: RunEvent, is_leader: bool) -> Vec<Note> {
     match event {
         RunEvent::Rejected {
@@ -183,7 +205,15 @@ fn notes(event: RunEvent, is_leader: bool) -> Vec<Note> {
                 object: change.object,
             })
             .collect(),
-        RunEvent::Notices { new, .. } if is_leader => new.into_iter().map(of_notice).collect(),
+        RunEvent::Notices { new, more, .. } if is_leader => {
+            for notice in new {
+                tracing::warn!(object = %notice.object, "{}", notice.text());
+            }
+            if more > 0 {
+                tracing::warn!("and {more} more notices");
+            }
+            Vec::new()
+        }
         RunEvent::FleetProblem { gateway, message } => {
             match message {
                 Some(message) => tracing::warn!(fleet = gateway, "{message}"),
@@ -297,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_leader_reports_notices() {
+    fn new_notices_are_reported() {
         let notice = NoticeView {
             object: ObjectKey::new(Kind::Ingress, "ns", "shop"),
             level: NoticeLevel::Error,
@@ -312,10 +342,10 @@ mod tests {
         };
         let new = event(std::slice::from_ref(&notice));
         assert!(is_reportable(&new) && !is_reportable(&event(&[])));
-        assert!(notes(new.clone(), false).is_empty());
-        let written = notes(new, true);
-        assert_eq!(written[0].text, "spec.rules[0].host: invalid");
-        assert_eq!((written.len(), &*written[0].reason), (1, "Invalid"));
+        assert!(notes(new, true).is_empty(), "written from the store");
+        let written = of_notice(notice);
+        assert_eq!(written.text, "spec.rules[0].host: invalid");
+        assert_eq!(written.reason, "Invalid");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! In: entries of the status store. Out: views, the worst first.
 
 use std::cmp::Reverse;
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use sesame_api::{
@@ -20,8 +21,10 @@ use super::{Entry, Inner, SpecSummary};
 pub struct IngressView {
     /// The object.
     pub key: ObjectKey,
-    /// Its hosts; empty for an HTTPProxy that others include, and for an Ingress without hosts.
+    /// Its first hosts; empty for an HTTPProxy that others include, and for an Ingress without hosts.
     pub hosts: Vec<String>,
+    /// Number of omitted hosts.
+    pub more_hosts: usize,
     /// The name of its ingress class, if it has one.
     pub class: Option<String>,
     /// Where clients reach it.
@@ -32,26 +35,32 @@ pub struct IngressView {
     pub message: Option<String>,
 }
 
+/// Maximum number of hosts that an overview shows of an object.
+const MAX_HOSTS: usize = 2;
+
 /// The parts of a spec that an overview shows.
 #[derive(Debug)]
 pub(super) struct IngressSummary {
     hosts: Vec<Arc<str>>,
+    more_hosts: usize,
     class: Option<Arc<str>>,
 }
 
 impl IngressSummary {
     pub(super) fn of_ingress(ingress: &Ingress) -> Self {
-        let mut hosts = Vec::new();
-        for rule in &ingress.spec.rules {
-            if let Some(host) = &rule.host
-                && !hosts.contains(host)
-            {
-                hosts.push(Arc::clone(host));
-            }
-        }
+        let hosts = ingress
+            .spec
+            .rules
+            .iter()
+            .filter_map(|rule| rule.host.as_ref());
+        let mut seen = HashSet::new();
+        let mut hosts = hosts.filter(|host| seen.insert(*host));
+        let first = hosts.by_ref().take(MAX_HOSTS).cloned().collect();
+        let more_hosts = hosts.count();
         let field = ingress.spec.ingress_class_name.as_ref();
         Self {
-            hosts,
+            hosts: first,
+            more_hosts,
             class: ingress.meta.ingress_class(field),
         }
     }
@@ -64,6 +73,7 @@ impl IngressSummary {
                 .map(|host| Arc::clone(&host.fqdn))
                 .into_iter()
                 .collect(),
+            more_hosts: 0,
             class: proxy.meta.ingress_class(field),
         }
     }
@@ -85,6 +95,7 @@ pub(super) fn views(inner: &Inner, limit: usize) -> (Vec<IngressView>, usize) {
     let views = views.map(|(severity, key, summary, entry, message)| IngressView {
         key: key.clone(),
         hosts: summary.hosts.iter().map(ToString::to_string).collect(),
+        more_hosts: summary.more_hosts,
         class: summary.class.as_ref().map(ToString::to_string),
         addresses: entry.status.as_ref().map_or_else(Vec::new, |status| {
             load_balancer(status.status()).map_or_else(Vec::new, addresses)

@@ -1,6 +1,6 @@
 //! What is wrong with objects whose status has no place for it.
 //!
-//! In: the notices of an object, whenever they change. Out: those that are new or solved. Pure.
+//! In: the notices of an object. Out: views. Pure.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use sesame_api::ObjectKey;
 use sesame_translate::problem::{FieldError, Notices};
 
 /// What is wrong with a field of an object.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NoticeView {
     /// The object.
@@ -58,22 +58,13 @@ impl fmt::Display for NoticeView {
     }
 }
 
-/// All notices of an object, errors first.
+/// All notices of an object, sorted, errors first.
 pub(super) fn views(object: &ObjectKey, notices: &Notices) -> Vec<NoticeView> {
     let errors = notices.errors.iter();
     let errors = errors.map(|error| NoticeView::new(object, NoticeLevel::Error, error));
     let warnings = notices.warnings.iter();
     let warnings = warnings.map(|error| NoticeView::new(object, NoticeLevel::Warning, error));
-    errors.chain(warnings).collect()
-}
-
-/// The notices that only one of two lists has: those of `new`, and those of `old`.
-pub(super) fn changes(
-    old: Vec<NoticeView>,
-    new: Vec<NoticeView>,
-) -> (Vec<NoticeView>, Vec<NoticeView>) {
-    let added = new.iter().filter(|notice| !old.contains(notice));
-    let added = added.cloned().collect();
-    let gone = old.into_iter().filter(|notice| !new.contains(notice));
-    (added, gone.collect())
+    let mut views: Vec<NoticeView> = errors.chain(warnings).collect();
+    views.sort();
+    views
 }

@@ -18,7 +18,7 @@ impl Translator {
             let found = self.shared_fleet(&fleet);
             let problem = found
                 .as_ref()
-                .and_then(|(request, state)| problem(request, state));
+                .and_then(|(request, state)| problem(request, state, self.port_conflict(&fleet)));
             if problem.as_ref() != self.fleet_problems.get(&fleet) {
                 match &problem {
                     Some(problem) => self.fleet_problems.insert(fleet.clone(), problem.clone()),
@@ -51,14 +51,24 @@ impl Translator {
         }
         Some((request.clone(), state))
     }
+
+    fn port_conflict(&self, fleet: &FleetId) -> Option<String> {
+        let conflicts = self.core.outputs().port_conflicts;
+        let conflict = self.core.engine().get(conflicts, fleet)?;
+        Some(String::clone(&conflict))
+    }
 }
 
 /// The problem with a fleet, or with its ports.
-fn problem(request: &FleetRequest, state: &FleetState) -> Option<String> {
+fn problem(request: &FleetRequest, state: &FleetState, conflict: Option<String>) -> Option<String> {
     let ports = request.ports.iter();
     let of_ports = ports.filter_map(|port| state.ports.get(port)).cloned();
     let of_fleet = state.problem.as_ref();
     let of_fleet = of_fleet.map(|problem| problem.message().to_owned());
-    let all: Vec<String> = of_fleet.into_iter().chain(of_ports).collect();
+    let all: Vec<String> = of_fleet
+        .into_iter()
+        .chain(of_ports)
+        .chain(conflict)
+        .collect();
     (!all.is_empty()).then(|| all.join("; "))
 }

@@ -27,7 +27,7 @@ impl Translator {
             let status = self.status(&key);
             changes.extend(self.outputs.status_store.set(&key, status.clone(), now));
             if let Some(writer) = &self.outputs.statuses {
-                writer.set_desired(key, status);
+                writer.set_desired(key, status.filter(|status| !status.is_unknown()));
             }
         }
         if let Some(writer) = &self.outputs.statuses

@@ -47,6 +47,8 @@ async fn the_default_fleet_exists_while_it_serves_objects() {
     rig.until_leader(&replica).await;
     assert!(rig.of_default_fleet().await.is_empty());
     rig.ingress("docs", "shop").await;
+    let before = json!({"status": {"loadBalancer": {"ingress": [{"ip": "198.51.100.1"}]}}});
+    rig.status("ingresses", "docs", before).await;
     rig.service("blog").await;
     rig.http_proxy("blog", "blog").await;
     let envoy = rig.default_envoy(&replica).await;
@@ -65,6 +67,14 @@ async fn the_default_fleet_exists_while_it_serves_objects() {
     let ports = service["spec"]["ports"].as_array().unwrap();
     let ports: Vec<_> = ports.iter().map(|port| &port["port"]).collect();
     assert_eq!(ports, [80, 443]);
+    rig.until("the HTTPProxy is valid", async || {
+        let proxy = rig.get("httpproxies", "blog").await;
+        proxy["status"]["currentStatus"] == "valid"
+    })
+    .await;
+    let ingress = rig.get("ingresses", "docs").await;
+    let address = &ingress["status"]["loadBalancer"]["ingress"][0]["ip"];
+    assert_eq!(address, "198.51.100.1", "kept until there is another one");
     rig.fake_default_fleet_status("192.0.2.9").await;
     rig.until("the Ingress has an address", async || {
         let ingress = rig.get("ingresses", "docs").await;
@@ -108,21 +118,24 @@ async fn the_default_fleet_exists_while_it_serves_objects() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_wrong_with_an_ingress_is_an_event() {
+async fn what_is_wrong_with_ingresses_is_an_event_of_each() {
     let rig = Rig::new().await;
-    rig.ingress("docs", "missing").await;
+    // More than the lists of events have.
+    let names: Vec<String> = (0..25).map(|number| format!("docs{number}")).collect();
+    for name in &names {
+        rig.ingress(name, "missing").await;
+    }
     let first = rig.replica("one").await;
-    let reported = async || {
-        let events = rig.events("docs").await;
-        let reported = |event: &&String| {
-            event.starts_with("Invalid: spec.rules[0]") && event.contains("missing")
-        };
-        events.iter().filter(reported).count()
-    };
-    rig.until("the missing Service is reported", async || {
-        reported().await == 1
-    })
-    .await;
+    for name in &names {
+        rig.until("the missing Service is reported", async || {
+            let events = rig.events(name).await;
+            let reported = |event: &&String| {
+                event.starts_with("Invalid: spec.rules[0]") && event.contains("missing")
+            };
+            events.iter().filter(reported).count() == 1
+        })
+        .await;
+    }
     first.shutdown().await;
 }
 

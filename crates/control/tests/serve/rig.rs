@@ -401,7 +401,7 @@ impl Rig {
             .await;
     }
 
-    async fn status(&self, plural: &str, name: &str, status: Value) {
+    pub(crate) async fn status(&self, plural: &str, name: &str, status: Value) {
         let params = PatchParams::default();
         let patched = self
             .api(plural)

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use sesame_api::{Ingress, ObjectKey};
 use sesame_engine::{Builder, Reader, Table};
 
-use super::Read;
 use super::annotations::{self, PlainHttp};
 use super::tls::{self, TlsStages};
+use super::{Read, routes};
 use crate::inputs::Inputs;
 use crate::settings::Settings;
 use crate::shared::default_fleet::Sources;
@@ -45,7 +45,8 @@ fn rows(
         PlainHttp::Served | PlainHttp::Redirected => reader.get(sources.listener, &()),
         PlainHttp::Refused => None,
     };
-    let rows = ours.hosts.iter().map(|host| {
+    let mut rows = Vec::new();
+    for host in &ours.hosts {
         let attached = |listener: Arc<ListenerRef>, domain: &Arc<str>| AttachedHost {
             listener,
             domain: Arc::clone(domain),
@@ -57,22 +58,31 @@ fn rows(
             // Requests that none of its rules match, on its own hosts: other hosts may belong to others.
             true => {
                 let own = reader.get(read.tls, key);
-                let own = own.iter().flat_map(|own| &own.hosts);
-                own.map(|own| Arc::clone(&own.host)).collect()
+                let own = own.iter().flat_map(|own| own.hosts.keys());
+                own.cloned().collect()
             }
             false => vec![Arc::clone(host)],
         };
         for domain in with_tls {
             if reader.exists(tls.owners, &domain) {
                 let listener = tls::listener(&settings, &domain).listener;
-                hosts.push(attached(listener, &domain));
+                let attached = attached(listener, &domain);
+                // Rules for all hosts don't limit the star to one label.
+                match domain.starts_with('*') && domain != *host {
+                    true => rows.push(row(routes::wildcard_key(key, &domain), vec![attached])),
+                    false => hosts.push(attached),
+                }
             }
         }
-        let attachments = Attachments {
-            parents: Vec::new(),
-            hosts,
-        };
-        (hosts::row_key(key, host), attachments)
-    });
-    Some(rows.collect())
+        rows.push(row(hosts::row_key(key, host), hosts));
+    }
+    Some(rows)
+}
+
+fn row(key: ObjectKey, hosts: Vec<AttachedHost>) -> (ObjectKey, Attachments) {
+    let attachments = Attachments {
+        parents: Vec::new(),
+        hosts,
+    };
+    (key, attachments)
 }

@@ -1,14 +1,17 @@
 //! What is wrong with Ingresses.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
-use sesame_api::{Ingress, ObjectKey};
+use sesame_api::{Ingress, Kind, ObjectKey};
 use sesame_engine::{Builder, Reader, Table};
 
 use super::annotations::{self, PlainHttp};
 use super::tls::{self, TlsStages};
 use super::{Read, routes};
 use crate::problem::Notices;
+use crate::settings::Settings;
+use crate::shared::covering::PointsByDomain;
 use crate::shared::default_fleet;
 use crate::shared::delegation::Delegations;
 use crate::shared::hostname;
@@ -22,6 +25,7 @@ pub(super) struct Sources {
     pub(super) tls: TlsStages,
     pub(super) certificates: default_fleet::Sources,
     pub(super) delegations: Delegations,
+    pub(super) settings: Table<(), Settings>,
 }
 
 /// Declares the notices of Ingresses. Translates them again instead of storing notices with the rules: most have none.
@@ -29,6 +33,7 @@ pub(super) fn stage(
     b: &mut Builder,
     sources: Sources,
     overlaps: ByLoser,
+    points: PointsByDomain,
 ) -> Table<ObjectKey, Notices> {
     let Sources { read, routes, .. } = sources;
     b.derive("ingress notices", read.ours, move |reader, key| {
@@ -36,7 +41,7 @@ pub(super) fn stage(
         let mut notices = Notices::default();
         routes::translate(reader, routes, key, &ingress, &mut notices);
         annotations::versions(&ingress, &mut notices);
-        sources.of_tls(reader, key, &ingress, &mut notices);
+        sources.of_tls(reader, points, key, &ingress, &mut notices);
         for message in overlaps::messages(reader, overlaps, key) {
             notices.warning("spec.rules", message);
         }
@@ -48,14 +53,23 @@ impl Sources {
     fn of_tls(
         self,
         reader: &mut Reader<'_>,
+        points: PointsByDomain,
         key: &ObjectKey,
         ingress: &Ingress,
         notices: &mut Notices,
     ) {
         for (index, tls) in ingress.spec.tls.iter().enumerate() {
             let field = format!("spec.tls[{index}]");
-            if tls.secret_name.as_ref().is_none_or(|name| name.is_empty()) {
-                notices.error(format!("{field}.secretName"), "is required");
+            match tls.secret_name.as_deref().unwrap_or_default() {
+                "" => notices.error(format!("{field}.secretName"), "is required"),
+                name if ingress.tls_secret(name).is_none() => {
+                    let message = format!(
+                        "expected the name of a Secret; check it and annotation {}",
+                        Ingress::TLS_NAMESPACE
+                    );
+                    notices.error(format!("{field}.secretName"), message);
+                }
+                _ => {}
             }
             if tls.hosts.is_empty() {
                 let message = "is required; only the hosts in this list have TLS";
@@ -69,7 +83,10 @@ impl Sources {
         }
         let own = reader.get(self.read.tls, key);
         let mut reported = BTreeSet::new();
-        for host in own.iter().flat_map(|own| &own.hosts) {
+        let hosts = own.iter().flat_map(|own| &own.hosts);
+        let mut hosts: Vec<_> = hosts.collect();
+        hosts.sort_by_key(|(_, host)| host.index);
+        for (name, host) in hosts {
             let field = format!("spec.tls[{}]", host.index);
             let certificate = &host.certificate;
             let checked = tls::check(
@@ -80,8 +97,7 @@ impl Sources {
                 key,
             );
             let any_host = own.as_ref().is_some_and(|own| own.any_host);
-            let owner = reader.get(self.tls.owners, &host.host);
-            let name = &host.host;
+            let owner = reader.get(self.tls.owners, name);
             if let Err(message) = checked {
                 if reported.insert((host.index, certificate)) {
                     notices.error(format!("{field}.secretName"), message);
@@ -89,6 +105,10 @@ impl Sources {
             } else if !any_host && reader.count(self.tls.by_host, name) == 0 {
                 let message = format!("no rule has host {name}; it is not served");
                 notices.warning(format!("{field}.hosts"), message);
+            } else if let Some(owner) = self.other_owner(reader, points, name) {
+                let (kind, owner) = (owner.kind, owner.namespaced_name());
+                let message = format!("host {name} has the TLS settings of {kind} {owner}");
+                notices.warning(format!("{field}.secretName"), message);
             } else if let Some(owner) = owner
                 && owner.ingress != *key
                 && owner.termination.certificates != [certificate.clone()]
@@ -99,6 +119,26 @@ impl Sources {
             }
         }
         self.without_tls(reader, key, ingress, notices);
+    }
+
+    /// The object of another kind that terminates or forwards the TLS connections of a host. The first owner's listener
+    /// has precedence.
+    fn other_owner(
+        self,
+        reader: &mut Reader<'_>,
+        points: PointsByDomain,
+        host: &Arc<str>,
+    ) -> Option<ObjectKey> {
+        let settings = reader.get(self.settings, &())?;
+        let port = tls::listener(&settings, host).listener.port.clone();
+        let number = port.port;
+        let owners = reader.by(points, &(port, Arc::clone(host)));
+        let first = owners.into_iter().find(|(_, points)| {
+            let mut points = points.serving_on(number);
+            points.any(|point| point.domain == *host && point.protocol.is_tls())
+        });
+        let (owner, _) = first?;
+        (owner.kind != Kind::Ingress).then_some(owner)
     }
 
     /// Hosts whose requests are redirected to HTTPS, or refused without it, although they have no TLS.

@@ -12,8 +12,9 @@ use sesame_model::{
 
 use super::annotations::{self, PlainHttp, RouteOptions};
 use super::backends;
+use super::tls::IngressTls;
 use super::{Ours, host, paths};
-use crate::problem::Notices;
+use crate::problem::{FieldError, Notices};
 use crate::shared::default_fleet::HTTPS_PORT;
 use crate::shared::hostname;
 use crate::shared::hosts::{self, RankedMatch, RouteRules};
@@ -30,9 +31,10 @@ pub(super) struct Sources {
     pub(super) ingresses: Table<ObjectKey, Ingress>,
     pub(super) ours: Table<ObjectKey, Ours>,
     pub(super) backends: Table<ClusterKey, RoutedBackend>,
+    pub(super) tls: Table<ObjectKey, IngressTls>,
 }
 
-/// The rules for each host.
+/// The rules for each host, and for the hosts of [`wildcard_key`].
 pub(super) fn rules(
     reader: &mut Reader<'_>,
     sources: Sources,
@@ -43,8 +45,19 @@ pub(super) fn rules(
     };
     let mut notices = Notices::default();
     let hosts = translate(reader, sources, key, &ingress, &mut notices);
+    let tls = reader.get(sources.tls, key);
+    let names = tls.iter().flat_map(|tls| tls.hosts.keys());
+    let wildcards = names.filter(|host| host.starts_with('*'));
+    let of_default = hosts.get(hostname::ANY);
+    let wildcards = wildcards.zip(std::iter::repeat(of_default));
+    let wildcards = wildcards.filter_map(|(host, matches)| {
+        let matches = matches?.iter().map(|entry| within(host, entry));
+        Some((wildcard_key(key, host), matches.collect()))
+    });
+    let wildcards: Vec<_> = wildcards.collect();
     let hosts = hosts.into_iter();
-    let rows = hosts.map(|(host, matches)| {
+    let hosts = hosts.map(|(host, matches)| (hosts::row_key(key, &host), matches));
+    let rows = hosts.chain(wildcards).map(|(row, matches)| {
         let rules = RouteRules {
             seniority: Seniority::of(Source::Ingress, &ingress.meta),
             matches,
@@ -52,9 +65,28 @@ pub(super) fn rules(
             partially_invalid: None,
             unresolved: None,
         };
-        (hosts::row_key(key, &host), rules)
+        (row, rules)
     });
     rows.collect()
+}
+
+/// The key of the rows that apply an Ingress's rules for all hosts to one of its wildcard hosts with TLS.
+pub(super) fn wildcard_key(ingress: &ObjectKey, host: &str) -> ObjectKey {
+    hosts::row_key(ingress, &format!("{} {host}", hostname::ANY))
+}
+
+/// A match for all hosts, limited to a wildcard host.
+fn within(host: &str, entry: &RankedMatch) -> RankedMatch {
+    let limited = |route: &Arc<Route>| {
+        let mut route = Route::clone(route);
+        route.matches.headers.extend(wildcards::one_label(host));
+        Arc::new(route)
+    };
+    RankedMatch {
+        routes: entry.routes.iter().map(limited).collect(),
+        without_tls: entry.without_tls.as_ref().map(limited),
+        ..entry.clone()
+    }
 }
 
 /// The matches for each host.
@@ -87,7 +119,9 @@ pub(super) fn translate(
                 forward(target, &options)
             }
             Err(error) => {
-                notices.errors.extend(error);
+                if let Some(FieldError { field, message }) = error {
+                    notices.error(field, message);
+                }
                 Action::Respond(NO_BACKEND)
             }
         });

@@ -1,6 +1,7 @@
 //! The hosts with TLS: each is a listener, with the certificate of the oldest Ingress that has a usable one for it.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
 use sesame_api::{Ingress, Kind, ObjectKey};
@@ -28,14 +29,13 @@ pub(crate) struct IngressTls {
     versions: Option<TlsVersions>,
     /// Whether it serves requests for all hosts, and so those of all of its hosts with TLS.
     pub(super) any_host: bool,
-    /// In the order of `spec.tls`, without duplicate hosts. Never empty.
-    pub(super) hosts: Box<[TlsHost]>,
+    /// The certificate of each host. Never empty.
+    pub(super) hosts: BTreeMap<Arc<str>, TlsHost>,
 }
 
-/// A host with its certificate.
+/// The certificate of a host.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct TlsHost {
-    pub(super) host: Arc<str>,
     pub(super) certificate: CertificateKey,
     /// Its index in `spec.tls`.
     pub(super) index: usize,
@@ -44,7 +44,7 @@ pub(super) struct TlsHost {
 impl IngressTls {
     /// The certificates, permitted or not.
     pub(super) fn certificates(&self) -> Vec<CertificateKey> {
-        let hosts = self.hosts.iter();
+        let hosts = self.hosts.values();
         hosts.map(|host| host.certificate.clone()).collect()
     }
 }
@@ -71,24 +71,24 @@ pub(super) struct TlsStages {
 
 /// The certificates of an Ingress; `None` if it has none.
 pub(super) fn read(ingress: &Ingress) -> Option<IngressTls> {
-    let namespace = ingress.tls_namespace();
-    let mut seen = BTreeSet::new();
-    let mut hosts = Vec::new();
+    let mut hosts = BTreeMap::new();
     for (index, tls) in ingress.spec.tls.iter().enumerate() {
-        let name = tls.secret_name.as_ref();
-        let Some(name) = name.filter(|name| !name.is_empty()) else {
+        let name = tls.secret_name.as_deref();
+        let Some(secret) = name.and_then(|name| ingress.tls_secret(name)) else {
             continue;
         };
         let valid = tls
             .hosts
             .iter()
             .filter(|host| sesame_api::is_hostname(host));
-        for host in valid.filter(|host| seen.insert(Arc::clone(host))) {
-            hosts.push(TlsHost {
-                host: Arc::clone(host),
+        for host in valid {
+            let Entry::Vacant(entry) = hosts.entry(Arc::clone(host)) else {
+                continue;
+            };
+            entry.insert(TlsHost {
                 certificate: CertificateKey {
-                    namespace: Arc::clone(&namespace),
-                    name: Arc::clone(name),
+                    namespace: Arc::clone(&secret.namespace),
+                    name: Arc::clone(&secret.name),
                 },
                 index,
             });
@@ -98,7 +98,7 @@ pub(super) fn read(ingress: &Ingress) -> Option<IngressTls> {
         seniority: Seniority::of(Source::Ingress, &ingress.meta),
         versions: annotations::versions(ingress, &mut Notices::default()),
         any_host: super::hosts(ingress).contains(hostname::ANY),
-        hosts: hosts.into(),
+        hosts,
     })
 }
 
@@ -110,8 +110,7 @@ pub(super) fn stages(b: &mut Builder, inputs: &Inputs, read: Read, sources: Sour
         ours.hosts.to_vec()
     });
     let by_tls_host = b.index(read.tls, "ingresses by tls host", |_, tls| {
-        let hosts = tls.hosts.iter();
-        hosts.map(|host| Arc::clone(&host.host)).collect()
+        tls.hosts.keys().cloned().collect()
     });
     let owners = b.derive(
         "ingress tls host",
@@ -121,11 +120,9 @@ pub(super) fn stages(b: &mut Builder, inputs: &Inputs, read: Read, sources: Sour
             candidates.sort_by(|(_, a), (_, b)| a.seniority.cmp(&b.seniority));
             let has_rules = reader.count(by_host, host) > 0;
             candidates.into_iter().find_map(|(ingress, tls)| {
-                let mut hosts = tls.hosts.iter();
-                let found = hosts.find(|found| found.host == *host)?;
                 // A listener without routes would take the requests of a wildcard host.
                 let serves = has_rules || tls.any_host;
-                let certificate = &found.certificate;
+                let certificate = &tls.hosts.get(host)?.certificate;
                 let usable =
                     serves && check(reader, sources, delegations, certificate, &ingress).is_ok();
                 usable.then(|| TlsOwner {

@@ -69,6 +69,8 @@ pub(crate) struct DefaultFleet {
     pub(crate) points: Table<ObjectKey, AttachPoints>,
     /// The fleet, by the owner of its HTTP listener.
     pub(crate) requests: Table<ObjectKey, (FleetId, FleetRequest)>,
+    /// The ports that Gateways use for other protocols, as a sentence.
+    pub(crate) conflicts: Table<FleetId, String>,
 }
 
 /// The owner of the HTTP listener: the ingress class, whether or not it exists.
@@ -160,8 +162,16 @@ fn point(
     }
 }
 
-/// The addresses of the default fleet, for statuses.
-pub(crate) fn load_balancer(reader: &mut Reader<'_>, inputs: &Inputs) -> LoadBalancerStatus {
+/// Declares the addresses of the default fleet, for statuses. These read one row instead of the fleet's state, most of
+/// which doesn't affect them.
+pub(crate) fn addresses(b: &mut Builder, inputs: &Inputs) -> Table<(), LoadBalancerStatus> {
+    let inputs = *inputs;
+    b.derive("default addresses", inputs.settings, move |reader, ()| {
+        Some(load_balancer(reader, &inputs))
+    })
+}
+
+fn load_balancer(reader: &mut Reader<'_>, inputs: &Inputs) -> LoadBalancerStatus {
     let fleet = reader.get(inputs.settings, &());
     let fleet = fleet.map(|settings| settings.default_fleet());
     let state = fleet.and_then(|fleet| reader.get(inputs.fleets, &fleet));
@@ -213,7 +223,8 @@ pub(crate) fn stages<const N: usize>(
                 false,
                 &hostname::ANY.into(),
             );
-            points.serving = available(reader, gateway_ports, &listener.port, Protocol::Http);
+            let conflicts = conflicts(reader, gateway_ports, &listener.port, Protocol::Http);
+            points.serving = conflicts.is_empty();
             let settings = reader.get(settings, &())?;
             Some(attach_points(&settings, vec![points]))
         },
@@ -222,7 +233,8 @@ pub(crate) fn stages<const N: usize>(
         let mut points = AttachPoints::clone(&*reader.get(tls, key)?);
         for point in &mut points.listeners {
             let port = &point.listener.port;
-            point.serving &= available(reader, gateway_ports, port, point.protocol);
+            let conflicts = conflicts(reader, gateway_ports, port, point.protocol);
+            point.serving &= conflicts.is_empty();
         }
         Some(points)
     });
@@ -236,24 +248,58 @@ pub(crate) fn stages<const N: usize>(
         };
         Some((settings.default_fleet(), request))
     });
+    let port_conflicts = b.derive_many(
+        "port conflicts of the default fleet",
+        users,
+        move |reader, owner: &ObjectKey| {
+            let Some(settings) = reader.get(settings, &()) else {
+                return Vec::new();
+            };
+            let fleet = settings.default_fleet();
+            let https = reader.exists(with_tls, owner);
+            let ports = [
+                (HTTP_PORT, Protocol::Http, true),
+                (HTTPS_PORT, Protocol::Https, https),
+            ];
+            let mut messages = Vec::new();
+            for (port, protocol, _) in ports.into_iter().filter(|(.., used)| *used) {
+                let key = ListenerKey {
+                    fleet: fleet.clone(),
+                    port,
+                };
+                if let Some(gateway) = conflicts(reader, gateway_ports, &key, protocol).first() {
+                    messages.push(format!(
+                        "port {port} of Ingresses and HTTPProxies is not served: {} {} uses it for another protocol; \
+                         change that listener's port",
+                        gateway.kind,
+                        gateway.namespaced_name()
+                    ));
+                }
+            }
+            let messages = (!messages.is_empty()).then(|| messages.join("; "));
+            Vec::from_iter(messages.map(|message| (fleet, message)))
+        },
+    );
     DefaultFleet {
+        conflicts: port_conflicts,
         points: b.union("attach points without gateway", [http, https]),
         requests,
     }
 }
 
-/// Whether no Gateway has a listener on a port whose protocol can't share it.
-fn available(
+/// The owners of listeners on a port whose protocol can't share it.
+fn conflicts(
     reader: &mut Reader<'_>,
     gateways: Index<ObjectKey, AttachPoints, ListenerKey>,
     port: &ListenerKey,
     protocol: Protocol,
-) -> bool {
-    let owners = reader.by(gateways, port);
-    let mut points = owners
-        .iter()
-        .flat_map(|(_, points)| points.serving_on(port.port));
-    points.all(|point| point.protocol.shares_port_with(protocol))
+) -> Vec<ObjectKey> {
+    let owners = reader.by(gateways, port).into_iter();
+    let conflicting = owners.filter(|(_, points)| {
+        let mut points = points.serving_on(port.port);
+        points.any(|point| !point.protocol.shares_port_with(protocol))
+    });
+    conflicting.map(|(owner, _)| owner).collect()
 }
 
 /// Declares the fleets. Where several objects ask for a fleet, it has the ports of all, and is otherwise as Gateways

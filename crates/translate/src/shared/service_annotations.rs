@@ -1,6 +1,6 @@
 //! Annotations of Services about connections to them, which apply to the clusters of all sources.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use sesame_api::{Kind, NamespacedName, ObjectKey};
@@ -8,7 +8,7 @@ use sesame_engine::{Builder, Table};
 use sesame_model::{ConnectionLimits, Protocol};
 
 use super::services::Service;
-use crate::problem::{FieldError, Notices};
+use crate::problem::Notices;
 
 const MAX_CONNECTIONS: &str = "projectsesame.io/max-connections";
 const MAX_PENDING_REQUESTS: &str = "projectsesame.io/max-pending-requests";
@@ -38,13 +38,13 @@ pub struct ServiceAnnotations {
     /// Bounds on connections and requests, if any.
     pub limits: Option<ConnectionLimits>,
     /// The protocols of ports without an `appProtocol`, by name or number.
-    protocols: Box<[(Box<str>, UpstreamProtocol)]>,
+    protocols: BTreeMap<Box<str>, UpstreamProtocol>,
     /// Invalid values, which have no effect.
-    pub invalid: Box<[FieldError]>,
+    invalid: Option<Notices>,
 }
 
-/// A protocol in an annotation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A protocol in an annotation, in the order of precedence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum UpstreamProtocol {
     /// HTTP/2 over TLS.
     H2,
@@ -57,7 +57,7 @@ enum UpstreamProtocol {
 impl ServiceAnnotations {
     /// Reads the annotations; `None` if there are none. `ports` are the names and numbers of the Service's ports.
     pub fn read(annotations: &BTreeMap<String, String>, ports: &[(&str, u16)]) -> Option<Self> {
-        let mut invalid = Vec::new();
+        let mut invalid = Notices::default();
         let mut limit = |name: &str| {
             let text = annotations.get(name)?.trim();
             match text.parse::<u32>() {
@@ -68,7 +68,7 @@ impl ServiceAnnotations {
                         "{text:?} is not a number from 0 to {}; it is ignored",
                         u32::MAX
                     );
-                    invalid.push(FieldError::new(field(name), message));
+                    invalid.warning(field(name), message);
                     None
                 }
             }
@@ -80,42 +80,41 @@ impl ServiceAnnotations {
             retries: limit(MAX_RETRIES),
             connections_per_endpoint: limit(PER_HOST_MAX_CONNECTIONS),
         };
-        let mut protocols = Vec::new();
+        let ports: HashSet<String> = ports
+            .iter()
+            .flat_map(|(name, number)| [(*name).to_owned(), number.to_string()])
+            .collect();
+        let mut protocols = BTreeMap::new();
         for (name, protocol) in UPSTREAM_PROTOCOLS {
             let Some(list) = annotations.get(name) else {
                 continue;
             };
             let entries = list.split(',').map(str::trim);
             for entry in entries.filter(|entry| !entry.is_empty()) {
-                let number = entry.parse::<u16>();
-                let known = ports.iter().any(|(name, port)| {
-                    *name == entry || number.as_ref().is_ok_and(|number| number == port)
-                });
-                match known {
-                    true => protocols.push((entry.into(), protocol)),
-                    false => {
-                        let message = format!("the Service has no port {entry:?}; it is ignored");
-                        invalid.push(FieldError::new(field(name), message));
-                    }
+                if ports.contains(entry) {
+                    protocols.entry(entry.into()).or_insert(protocol);
+                } else {
+                    let message = format!("the Service has no port {entry:?}; it is ignored");
+                    invalid.warning(field(name), message);
                 }
             }
         }
         let limits = Some(limits).filter(|limits| *limits != ConnectionLimits::default());
-        let any = limits.is_some() || !protocols.is_empty() || !invalid.is_empty();
-        any.then(|| Self {
+        let invalid = invalid.non_empty();
+        let any = limits.is_some() || !protocols.is_empty() || invalid.is_some();
+        any.then_some(Self {
             limits,
-            protocols: protocols.into(),
-            invalid: invalid.into(),
+            protocols,
+            invalid,
         })
     }
 
     /// The protocol of a port, and whether it runs over TLS.
     pub(super) fn protocol(&self, name: &str, number: u16) -> Option<(Protocol, bool)> {
-        let number = number.to_string();
-        let mut protocols = self.protocols.iter();
-        let (_, protocol) = protocols
-            .find(|(entry, _)| (!name.is_empty() && **entry == *name) || **entry == *number)?;
-        Some(match protocol {
+        // No entry is empty, so ports without a name have none by name.
+        let by_name = self.protocols.get(name);
+        let by_number = self.protocols.get(&*number.to_string());
+        Some(match by_name.into_iter().chain(by_number).min()? {
             UpstreamProtocol::H2 => (Protocol::Http2, true),
             UpstreamProtocol::H2c => (Protocol::Http2, false),
             UpstreamProtocol::Tls => (Protocol::Http1, true),
@@ -133,7 +132,7 @@ pub(crate) fn notices(
         "services with invalid annotations",
         |name: &NamespacedName, service| {
             let annotations = service.annotations.as_deref();
-            let invalid = annotations.is_some_and(|annotations| !annotations.invalid.is_empty());
+            let invalid = annotations.is_some_and(|annotations| annotations.invalid.is_some());
             let key = || {
                 ObjectKey::new(
                     Kind::Service,
@@ -149,12 +148,7 @@ pub(crate) fn notices(
         invalid,
         move |reader, key: &ObjectKey| {
             let service = reader.get(services, &key.namespaced_name())?;
-            let annotations = service.annotations.as_deref()?;
-            let notices = Notices {
-                errors: Vec::new(),
-                warnings: annotations.invalid.to_vec(),
-            };
-            notices.non_empty()
+            service.annotations.as_deref()?.invalid.clone()
         },
     )
 }
@@ -166,6 +160,7 @@ fn field(annotation: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::problem::FieldError;
 
     fn read(annotations: &[(&str, &str)]) -> Option<ServiceAnnotations> {
         let annotations = annotations
@@ -173,6 +168,21 @@ mod tests {
             .map(|(name, value)| (format!("projectsesame.io/{name}"), (*value).to_owned()))
             .collect();
         ServiceAnnotations::read(&annotations, &[("web", 80), ("", 443)])
+    }
+
+    fn warnings(annotations: &ServiceAnnotations) -> &[FieldError] {
+        let invalid = annotations.invalid.as_ref();
+        invalid.map_or(&[], |notices| &notices.warnings)
+    }
+
+    #[test]
+    fn long_lists_have_few_notices() {
+        let list = "a,".repeat(100_000);
+        let found = read(&[("upstream-protocol.h2", &list)]).expect("annotations");
+        assert_eq!(warnings(&found).len(), 17);
+        let list = "web,".repeat(100_000);
+        let found = read(&[("upstream-protocol.h2", &list)]).expect("annotations");
+        assert_eq!(found.protocols.len(), 1);
     }
 
     #[test]
@@ -192,14 +202,14 @@ mod tests {
             connections_per_endpoint: Some(5),
         };
         let found = found.expect("annotations");
-        assert_eq!((found.limits, found.invalid.len()), (Some(expected), 0));
+        assert_eq!((found.limits, found.invalid), (Some(expected), None));
         assert_eq!(read(&[("max-connections", "0")]), None);
         assert_eq!(read(&[]), None);
         let found = read(&[("max-connections", "-1"), ("max-requests", "3")]);
         let found = found.expect("annotations");
         assert_eq!(found.limits.and_then(|limits| limits.requests), Some(3));
         assert_eq!(
-            found.invalid[0].to_string(),
+            warnings(&found)[0].to_string(),
             "metadata.annotations[projectsesame.io/max-connections]: \"-1\" is not a number from 0 to 4294967295; \
              it is ignored"
         );
@@ -215,7 +225,7 @@ mod tests {
         assert_eq!(found.protocol("web", 80), Some((Protocol::Http2, false)));
         assert_eq!(found.protocol("", 443), Some((Protocol::Http1, true)));
         assert_eq!(found.protocol("other", 81), None);
-        assert!(found.invalid[0].message.contains("no port \"8080\""));
+        assert!(warnings(&found)[0].message.contains("no port \"8080\""));
         let found = read(&[("upstream-protocol.h2", "80")]).expect("annotations");
         assert_eq!(found.protocol("web", 80), Some((Protocol::Http2, true)));
     }

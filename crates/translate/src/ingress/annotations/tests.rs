@@ -116,3 +116,9 @@ fn a_redirect_takes_precedence_over_no_http() {
         PlainHttp::Redirected
     );
 }
+
+#[test]
+fn long_lists_have_few_notices() {
+    let list = "a,".repeat(100_000);
+    assert_eq!(options(&[("retry-on", &list)]).1.len(), 16);
+}
