@@ -141,7 +141,33 @@ fn invalid_tls_serves_no_requests_with_tls() {
             world.routes(80, "a.com"),
             "^ /open -> shop/two:80\n/ / -> 301 https://same:443\n"
         );
-        assert!(!world.chains().contains("443"), "{}", world.chains());
+        let closed = "443 a.com Some(Passthrough) Destination";
+        assert!(world.chains().contains(closed), "{}", world.chains());
+    }
+}
+
+#[test]
+fn invalid_tls_is_not_replaced_by_that_of_a_wildcard_host() {
+    let mut world = World::new();
+    world.put_value(secret("shop"));
+    world.proxy(
+        "wide",
+        &with_tls("{secretName: cert}").replace("a.com", "'*.a.com'"),
+    );
+    let served = with_tls("{secretName: cert}").replace("a.com", "b.a.com");
+    for (tls, target) in [
+        ("cert", "Http"),
+        ("missing", "Destination"),
+        ("cert", "Http"),
+    ] {
+        world.proxy("a", &served.replace("cert", tls));
+        let chains = world.chains();
+        let mut of_host = chains
+            .lines()
+            .filter(|line| line.starts_with("443 b.a.com"));
+        let chain = of_host.next().expect("a chain");
+        assert!(chain.contains(&format!(" {target}")), "{tls}: {chain}");
+        assert_eq!(world.routes(443, "b.a.com").is_empty(), target != "Http");
     }
 }
 
