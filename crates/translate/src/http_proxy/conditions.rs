@@ -158,7 +158,7 @@ impl Conditions {
         let mut headers: Vec<String> = self
             .headers
             .iter()
-            .map(|header| format!("{} {:?}", header.name.to_ascii_lowercase(), header.value))
+            .map(|header| format!("{header:?}"))
             .collect();
         let mut query: Vec<String> = self.query.iter().map(|one| format!("{one:?}")).collect();
         headers.sort();
@@ -214,10 +214,12 @@ impl Conditions {
         if self.headers.len() + self.query.len() > MAX_CONDITIONS {
             return Err(format!("there are more than {MAX_CONDITIONS} conditions"));
         }
-        let mut of_header: BTreeMap<String, Vec<&ValueMatch>> = BTreeMap::new();
+        let mut of_header: BTreeMap<&str, Vec<&ValueMatch>> = BTreeMap::new();
         for header in &self.headers {
-            let name = header.name.to_ascii_lowercase();
-            of_header.entry(name).or_default().push(&header.value);
+            of_header
+                .entry(&header.name)
+                .or_default()
+                .push(&header.value);
         }
         for (name, values) in of_header {
             consistent(&values).map_err(|why| format!("header {name}: {why}"))?;
