@@ -26,7 +26,6 @@ struct Definition {
 
 /// The CRDs.
 pub fn definitions() -> Vec<Value> {
-    const VALID: (&str, &str) = ("Valid", r#".status.conditions[?(@.type=="Valid")].status"#);
     let http_proxy = Definition {
         kind: Kind::HTTPProxy,
         short_names: &["proxy", "proxies"],
@@ -44,13 +43,13 @@ pub fn definitions() -> Vec<Value> {
     let delegation = Definition {
         kind: Kind::TLSCertificateDelegation,
         short_names: &["tlscerts"],
-        columns: &[VALID],
+        columns: &[],
         initial_status: None,
     };
     let extension_service = Definition {
         kind: Kind::ExtensionService,
         short_names: &[],
-        columns: &[VALID],
+        columns: &[],
         initial_status: None,
     };
     vec![

@@ -30,6 +30,7 @@ pub struct HttpHeader {
     #[cfg_attr(feature = "schema", schemars(length(min = 1, max = 256)))]
     pub name: Arc<str>,
     /// The value.
+    #[cfg_attr(feature = "schema", schemars(length(max = 4096)))]
     pub value: Arc<str>,
 }
 

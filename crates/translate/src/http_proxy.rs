@@ -41,7 +41,7 @@ use sesame_model::{CertificateKey, ClusterKey};
 use self::conditions::Conditions;
 use self::findings::{About, Finding};
 use self::fragment::{Fragment, References};
-use self::host::{Host, Root};
+use self::host::{Host, HostTls, Root};
 use self::includes::Tree;
 use self::tcp::TcpTargets;
 use crate::inputs::Inputs;
@@ -230,12 +230,15 @@ pub(crate) fn stages(b: &mut Builder, inputs: &Inputs, read: Read, sources: Sour
             move |reader, key: &ObjectKey| {
                 let tree = reader.get(trees, key)?;
                 let (root, host) = (reader.get(roots, key)?, reader.get(hosts, key)?);
-                let owner = tree.tcp.as_ref()?;
-                let fragment = owner
-                    .as_ref()
-                    .and_then(|owner| reader.get(fragments, owner));
-                let targets = fragment.and_then(|fragment| fragment.tcp.clone());
-                let targets = targets.filter(|_| !host.refused);
+                let closed = host.refused || host.tls == HostTls::Invalid;
+                let targets = match &tree.tcp {
+                    None if host.tls != HostTls::Invalid => return None,
+                    Some(Some(owner)) if !closed => {
+                        let fragment = reader.get(fragments, owner);
+                        fragment.and_then(|fragment| fragment.tcp.clone())
+                    }
+                    _ => None,
+                };
                 let TcpTargets {
                     targets,
                     passthrough,

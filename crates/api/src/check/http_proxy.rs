@@ -4,6 +4,8 @@
 mod policy;
 mod virtual_host;
 
+use std::sync::Arc;
+
 use crate::http_proxy::{
     CookieRewritePolicy, HeaderMatchCondition, HttpProxyInclude, HttpProxyRoute, HttpProxyService,
     HttpProxySpec, IpFilter, IpFilterSource, MatchCondition, QueryParameterMatchCondition,
@@ -134,6 +136,11 @@ fn condition(condition: &MatchCondition) -> Check {
     )?;
     optional_path("prefix", condition.prefix.as_deref())?;
     optional_path("exact", condition.exact.as_deref())?;
+    matcher_texts([
+        ("prefix", &condition.prefix),
+        ("exact", &condition.exact),
+        ("regex", &condition.regex),
+    ])?;
     optional("header", condition.header.as_deref(), header)?;
     optional(
         "queryParameter",
@@ -156,7 +163,14 @@ fn header(header: &HeaderMatchCondition) -> Check {
     ensure(
         count(&matchers) == 1,
         "exactly one of present, notpresent, contains, notcontains, exact, notexact and regex is required",
-    )
+    )?;
+    matcher_texts([
+        ("contains", &header.contains),
+        ("notcontains", &header.not_contains),
+        ("exact", &header.exact),
+        ("notexact", &header.not_exact),
+        ("regex", &header.regex),
+    ])
 }
 
 fn query_parameter(parameter: &QueryParameterMatchCondition) -> Check {
@@ -172,7 +186,23 @@ fn query_parameter(parameter: &QueryParameterMatchCondition) -> Check {
     ensure(
         count(&matchers) == 1,
         "exactly one of exact, prefix, suffix, regex, contains and present is required",
-    )
+    )?;
+    matcher_texts([
+        ("exact", &parameter.exact),
+        ("prefix", &parameter.prefix),
+        ("suffix", &parameter.suffix),
+        ("regex", &parameter.regex),
+        ("contains", &parameter.contains),
+    ])
+}
+
+/// The texts of a condition, which may be missing.
+fn matcher_texts<const N: usize>(texts: [(&str, &Option<Arc<str>>); N]) -> Check {
+    for (field, value) in texts {
+        let length = |value: &Arc<str>| text::length(value, 0, 4096);
+        optional(field, value.as_ref(), length)?;
+    }
+    Ok(())
 }
 
 fn service(service: &HttpProxyService) -> Check {
@@ -312,6 +342,6 @@ fn optional_length(field: &str, value: Option<&str>, max: usize) -> Check {
 }
 
 /// A list of 1 to `max` texts that aren't empty.
-fn some_texts(field: &str, list: &[std::sync::Arc<str>], max: usize) -> Check {
+fn some_texts(field: &str, list: &[Arc<str>], max: usize) -> Check {
     each_of_some(field, list, max, |value| text::length(value, 1, usize::MAX))
 }

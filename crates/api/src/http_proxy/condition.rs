@@ -17,14 +17,21 @@ use crate::skip::is_default;
 pub struct MatchCondition {
     /// The path starts with this text. It must start with a slash.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schemars(regex(pattern = "^/")))]
+    #[cfg_attr(
+        feature = "schema",
+        schemars(length(max = 4096), regex(pattern = "^/"))
+    )]
     pub prefix: Option<Arc<str>>,
     /// The path equals this text. It must start with a slash.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schemars(regex(pattern = "^/")))]
+    #[cfg_attr(
+        feature = "schema",
+        schemars(length(max = 4096), regex(pattern = "^/"))
+    )]
     pub exact: Option<Arc<str>>,
     /// The whole path matches this regular expression, in RE2 syntax.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(length(max = 4096)))]
     pub regex: Option<Arc<str>>,
     /// A header satisfies a condition.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -54,6 +61,7 @@ pub struct HeaderMatchCondition {
     pub not_present: bool,
     /// The value contains this text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(length(max = 4096)))]
     pub contains: Option<Arc<str>>,
     /// The value doesn't contain this text. Requests without the header don't match, unless `treatMissingAsEmpty` is set.
     #[serde(
@@ -61,15 +69,19 @@ pub struct HeaderMatchCondition {
         skip_serializing_if = "Option::is_none",
         rename = "notcontains"
     )]
+    #[cfg_attr(feature = "schema", schemars(length(max = 4096)))]
     pub not_contains: Option<Arc<str>>,
     /// The value equals this text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(length(max = 4096)))]
     pub exact: Option<Arc<str>>,
     /// The value doesn't equal this text. Requests without the header don't match, unless `treatMissingAsEmpty` is set.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "notexact")]
+    #[cfg_attr(feature = "schema", schemars(length(max = 4096)))]
     pub not_exact: Option<Arc<str>>,
     /// The whole value matches this regular expression, in RE2 syntax.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(length(max = 4096)))]
     pub regex: Option<Arc<str>>,
     /// Whether upper and lower case are equal in `contains`, `notcontains`, `exact` and `notexact`.
     #[serde(default, skip_serializing_if = "is_default", rename = "ignoreCase")]
@@ -97,18 +109,23 @@ pub struct QueryParameterMatchCondition {
     pub name: Arc<str>,
     /// The value equals this text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(length(max = 4096)))]
     pub exact: Option<Arc<str>>,
     /// The value starts with this text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(length(max = 4096)))]
     pub prefix: Option<Arc<str>>,
     /// The value ends with this text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(length(max = 4096)))]
     pub suffix: Option<Arc<str>>,
     /// The whole value matches this regular expression, in RE2 syntax.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(length(max = 4096)))]
     pub regex: Option<Arc<str>>,
     /// The value contains this text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(length(max = 4096)))]
     pub contains: Option<Arc<str>>,
     /// Whether upper and lower case are equal in values; not allowed with `regex` and `present`.
     #[serde(default, skip_serializing_if = "is_default")]

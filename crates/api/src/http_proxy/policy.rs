@@ -17,7 +17,8 @@ pub struct TimeoutPolicy {
     /// How long the whole response may take, from the end of the request. By default, 15 seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub response: Option<String>,
-    /// How long a request may be without activity in either direction. By default, 5 minutes.
+    /// How long a request may be without activity in either direction. By default, an hour, or the
+    /// timeout of the response if that is longer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle: Option<String>,
     /// How long a connection to an endpoint stays open without requests. By default, one hour.
@@ -99,7 +100,7 @@ open_enum! {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct LoadBalancerPolicy {
-    /// `RoundRobin` (the default), `WeightedLeastRequest`, `Random`, `Cookie` or `RequestHash`. `Cookie` sends all
+    /// `WeightedLeastRequest` (the default), `RoundRobin`, `Random`, `Cookie` or `RequestHash`. `Cookie` sends all
     /// requests of a client's session to the same endpoint, by a cookie that Envoy sets. `RequestHash` sends requests
     /// with the same hash to the same endpoint. Anything else is reported and counts as `RoundRobin`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -178,7 +179,7 @@ pub struct HttpHealthCheckPolicy {
         schemars(length(min = 1, max = 1024), regex(pattern = "^/"))
     )]
     pub path: Arc<str>,
-    /// The value of the requests' header `Host`. By default, a name that identifies Sesame's health checks.
+    /// The value of the requests' header `Host`. By default, `service.namespace`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<Arc<str>>,
     /// Seconds between requests; 5 by default.

@@ -41,7 +41,7 @@ pub struct LocalRateLimitPolicy {
     pub response_status_code: Option<u32>,
     /// The headers to add to the response to refused requests.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[cfg_attr(feature = "schema", schemars(length(max = 64)))]
+    #[cfg_attr(feature = "schema", schemars(length(max = 10)))]
     pub response_headers_to_add: Vec<HttpHeader>,
 }
 

@@ -7,8 +7,11 @@ use sesame_api::{IpFilter, IpFilterSource, LocalRateLimitPolicy, RateLimitUnit};
 use sesame_model::{RateLimit, SourceFilter, SourceRange};
 
 use super::findings::{About, Findings};
-use super::text::{CONTROLS, has_controls};
+use super::text::check_value;
 use crate::shared::headers::check_name;
+
+/// The maximum number of headers that Envoy adds to responses to refused requests.
+const MAX_RATE_HEADERS: usize = 10;
 
 /// Reads the filters of addresses of a route or of a host; `None` if there are none.
 pub(super) fn sources(
@@ -109,14 +112,23 @@ pub(super) fn rate(
             429
         }
     };
+    let count = policy.response_headers_to_add.len();
+    if count > MAX_RATE_HEADERS {
+        let message = format!("at most {MAX_RATE_HEADERS} headers are allowed, found {count}");
+        findings.refuse(
+            About::RATE,
+            &format!("{field}.responseHeadersToAdd"),
+            message,
+        );
+    }
     let mut response_headers = Vec::new();
     for (index, header) in policy.response_headers_to_add.iter().enumerate() {
         let field = format!("{field}.responseHeadersToAdd[{index}]");
         if let Err(error) = check_name(format!("{field}.name"), &header.name) {
             findings.refuse(About::RATE, &error.field, &error.message);
         }
-        if has_controls(&header.value) {
-            findings.refuse(About::RATE, &format!("{field}.value"), CONTROLS);
+        if let Err(message) = check_value(&header.value) {
+            findings.refuse(About::RATE, &format!("{field}.value"), message);
         }
         response_headers.push((header.name.to_string(), header.value.to_string()));
     }

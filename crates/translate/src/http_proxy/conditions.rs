@@ -10,11 +10,8 @@ use sesame_api::MatchCondition;
 use sesame_model::{HeaderMatch, PathMatch, QueryMatch, RouteMatch, TextPosition, ValueMatch};
 
 use super::findings::{About, Findings};
-use super::text::{PATH, is_path};
-use crate::shared::regex;
-
-/// The maximum length of a path with those of all inclusions, in bytes.
-const MAX_PATH: usize = 4_096;
+use super::text::{MAX_TEXT, PATH, is_path};
+use crate::shared::regex::Pattern;
 
 /// The maximum number of conditions on headers and query parameters, with those of all inclusions.
 const MAX_CONDITIONS: usize = 128;
@@ -33,7 +30,25 @@ pub(super) struct Conditions {
 pub(super) enum PathCondition {
     Prefix(String),
     Exact(String),
-    Regex(String),
+    Regex(Pattern),
+}
+
+/// Why conditions can't be combined with those of the inclusions around them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Misfit {
+    pub(super) message: String,
+    /// Conditions that all requests for them satisfy, so that a wider route must not serve these; `None` if there are no
+    /// such requests, or if it is unknown which ones.
+    pub(super) rest: Option<Conditions>,
+}
+
+/// The conditions of a list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Listed {
+    /// Those that are valid.
+    pub(super) conditions: Conditions,
+    /// Whether there are others.
+    pub(super) partial: bool,
 }
 
 /// Where conditions are.
@@ -43,13 +58,14 @@ pub(super) enum Place {
     Include,
 }
 
-/// Reads a list of conditions; `None` if one is invalid, so that it is unknown which requests are meant.
+/// Reads a list of conditions; `None` if it is unknown which requests are meant: they contradict each other, or none is
+/// valid.
 pub(super) fn read(
     field: &str,
     list: &[MatchCondition],
     place: Place,
     findings: &mut Findings,
-) -> Option<Conditions> {
+) -> Option<Listed> {
     let before = findings.refusals();
     let about = match place {
         Place::Route => About::CONDITIONS,
@@ -82,12 +98,20 @@ pub(super) fn read(
             }
         }
     }
-    if findings.refusals() == before
-        && let Err(message) = conditions.check()
-    {
+    let partial = findings.refusals() > before;
+    if let Err(message) = conditions.check() {
         findings.refuse(about, &format!("{field}.conditions"), message);
+        return None;
     }
-    (findings.refusals() == before).then_some(conditions)
+    if partial && conditions.is_default() {
+        let message = "without the invalid ones they match all requests, so all of it is left out, and less specific routes serve its requests";
+        findings.refuse(about, &format!("{field}.conditions"), message);
+        return None;
+    }
+    Some(Listed {
+        conditions,
+        partial,
+    })
 }
 
 /// Adds a condition, unless it is already there.
@@ -100,7 +124,7 @@ fn add<T: PartialEq>(list: &mut Vec<T>, condition: T) {
 type FieldMessage = (&'static str, String);
 
 fn path(source: &MatchCondition, place: Place) -> Result<Option<PathCondition>, FieldMessage> {
-    let checked = |part: &'static str, path: &str| match is_path(path) && path.len() <= MAX_PATH {
+    let checked = |part: &'static str, path: &str| match is_path(path) && path.len() <= MAX_TEXT {
         true => Ok(path.to_owned()),
         false => Err((part, PATH.to_owned())),
     };
@@ -121,8 +145,8 @@ fn path(source: &MatchCondition, place: Place) -> Result<Option<PathCondition>, 
             Err(("", message.to_owned()))
         }
         (None, Some(exact), None) => Ok(Some(PathCondition::Exact(checked(".exact", exact)?))),
-        (None, None, Some(pattern)) => match regex::check(pattern) {
-            Ok(()) => Ok(Some(PathCondition::Regex(pattern.to_owned()))),
+        (None, None, Some(pattern)) => match Pattern::read(pattern) {
+            Ok(pattern) => Ok(Some(PathCondition::Regex(pattern))),
             Err(reason) => Err((".regex", format!("the regular expression {reason}"))),
         },
         _ => {
@@ -158,7 +182,7 @@ impl Conditions {
         let mut headers: Vec<String> = self
             .headers
             .iter()
-            .map(|header| format!("{} {:?}", header.name.to_ascii_lowercase(), header.value))
+            .map(|header| format!("{header:?}"))
             .collect();
         let mut query: Vec<String> = self.query.iter().map(|one| format!("{one:?}")).collect();
         headers.sort();
@@ -170,54 +194,96 @@ impl Conditions {
     ///
     /// # Errors
     /// If no request can satisfy both, or they are too large.
-    pub(super) fn and(&self, inner: &Self) -> Result<Self, String> {
-        let outer = match &self.path {
-            Some(PathCondition::Prefix(prefix)) => prefix.as_str(),
-            _ => "",
-        };
-        let joined = |path: &str| without_repeated_slashes(&format!("{outer}{path}"));
-        let path = match &inner.path {
-            None => self.path.clone(),
-            Some(PathCondition::Prefix(prefix)) => Some(PathCondition::Prefix(joined(prefix))),
-            Some(PathCondition::Exact(path)) if outer.is_empty() => {
-                Some(PathCondition::Exact(path.clone()))
-            }
-            Some(PathCondition::Exact(path)) => Some(PathCondition::Exact(joined(path))),
-            Some(PathCondition::Regex(pattern)) => {
-                Some(PathCondition::Regex(below(outer, pattern)?))
-            }
-        };
-        let mut both = Self {
-            path,
-            headers: self.headers.clone(),
-            query: self.query.clone(),
-        };
+    pub(super) fn and(&self, inner: &Self) -> Result<Self, Misfit> {
+        let mut both = self.clone();
+        let mut too_large = None;
+        match self.path_with(inner) {
+            Ok(path) => both.path = path,
+            Err(message) => too_large = Some(message),
+        }
         for header in &inner.headers {
             add(&mut both.headers, header.clone());
         }
         for parameter in &inner.query {
             add(&mut both.query, parameter.clone());
         }
-        both.check()?;
-        Ok(both)
+        both.check().map_err(|message| Misfit {
+            message,
+            rest: None,
+        })?;
+        if both.headers.len() + both.query.len() > MAX_CONDITIONS {
+            both.headers.truncate(self.headers.len());
+            both.query.truncate(self.query.len());
+            let message = format!("there are more than {MAX_CONDITIONS} conditions");
+            too_large.get_or_insert(message);
+        }
+        match too_large {
+            None => Ok(both),
+            Some(message) => Err(Misfit {
+                message,
+                rest: (!both.is_default()).then_some(both),
+            }),
+        }
+    }
+
+    fn path_with(&self, inner: &Self) -> Result<Option<PathCondition>, String> {
+        let outer = match &self.path {
+            Some(PathCondition::Prefix(prefix)) => prefix.as_str(),
+            _ => "",
+        };
+        let joined = |path: &str| {
+            let path = without_repeated_slashes(&format!("{outer}{path}"));
+            match path.len() > MAX_TEXT {
+                true => Err(format!("the path is longer than {MAX_TEXT} bytes")),
+                false => Ok(path),
+            }
+        };
+        Ok(match &inner.path {
+            None => self.path.clone(),
+            Some(PathCondition::Prefix(prefix)) => Some(PathCondition::Prefix(joined(prefix)?)),
+            Some(PathCondition::Exact(path)) if outer.is_empty() => {
+                Some(PathCondition::Exact(path.clone()))
+            }
+            Some(PathCondition::Exact(path)) => Some(PathCondition::Exact(joined(path)?)),
+            Some(PathCondition::Regex(pattern)) => {
+                let prefix = outer.strip_suffix('/').unwrap_or(outer);
+                let pattern = pattern
+                    .after(prefix)
+                    .map_err(|why| format!("the regular expression below prefix {prefix} {why}"))?;
+                Some(PathCondition::Regex(pattern))
+            }
+        })
+    }
+
+    /// About how much memory they need, in bytes.
+    pub(super) fn bytes(&self) -> usize {
+        /// That of a condition without its texts.
+        const CONDITION: usize = 64;
+        let path = match &self.path {
+            None => 0,
+            Some(PathCondition::Prefix(text) | PathCondition::Exact(text)) => text.len(),
+            Some(PathCondition::Regex(pattern)) => pattern.as_str().len(),
+        };
+        let one = |name: &str, value: &ValueMatch| CONDITION + name.len() + text(value).len();
+        let headers = self
+            .headers
+            .iter()
+            .map(|one_of| one(&one_of.name, &one_of.value));
+        let query = self
+            .query
+            .iter()
+            .map(|one_of| one(&one_of.name, &one_of.value));
+        path + headers.chain(query).sum::<usize>()
     }
 
     /// Checks that a request can satisfy the conditions.
     fn check(&self) -> Result<(), String> {
-        let length = match &self.path {
-            Some(PathCondition::Prefix(text) | PathCondition::Exact(text)) => text.len(),
-            _ => 0,
-        };
-        if length > MAX_PATH {
-            return Err(format!("the path is longer than {MAX_PATH} bytes"));
-        }
-        if self.headers.len() + self.query.len() > MAX_CONDITIONS {
-            return Err(format!("there are more than {MAX_CONDITIONS} conditions"));
-        }
-        let mut of_header: BTreeMap<String, Vec<&ValueMatch>> = BTreeMap::new();
+        let mut of_header: BTreeMap<&str, Vec<&ValueMatch>> = BTreeMap::new();
         for header in &self.headers {
-            let name = header.name.to_ascii_lowercase();
-            of_header.entry(name).or_default().push(&header.value);
+            of_header
+                .entry(&header.name)
+                .or_default()
+                .push(&header.value);
         }
         for (name, values) in of_header {
             consistent(&values).map_err(|why| format!("header {name}: {why}"))?;
@@ -240,7 +306,9 @@ impl Conditions {
                 None => PathMatch::Prefix("/".to_owned()),
                 Some(PathCondition::Prefix(prefix)) => starts_with(prefix),
                 Some(PathCondition::Exact(path)) => PathMatch::Exact(path.clone()),
-                Some(PathCondition::Regex(pattern)) => PathMatch::Regex(pattern.clone()),
+                Some(PathCondition::Regex(pattern)) => {
+                    PathMatch::Regex(pattern.as_str().to_owned())
+                }
             },
             method: None,
             headers: self.headers.clone(),
@@ -259,32 +327,33 @@ pub(super) fn starts_with(prefix: &str) -> PathMatch {
     }
 }
 
-/// The expression below a prefix.
-fn below(prefix: &str, pattern: &str) -> Result<String, String> {
-    let pattern = pattern.strip_prefix('^').unwrap_or(pattern);
-    let prefix = match pattern.starts_with('/') {
-        true => prefix.trim_end_matches('/'),
-        false => prefix,
-    };
-    if prefix.is_empty() {
-        return Ok(pattern.to_owned());
+/// The text of a condition.
+fn text(value: &ValueMatch) -> &str {
+    match value {
+        ValueMatch::Exact(text) | ValueMatch::Regex(text) => text,
+        ValueMatch::Text(text) => &text.text,
+        ValueMatch::Not(inner) | ValueMatch::NotOrAbsent(inner) => text(inner),
+        ValueMatch::Present | ValueMatch::Absent => "",
     }
-    // The group keeps alternatives of the expression below the prefix.
-    let whole = format!("{}(?:{pattern})", regex_syntax::escape(prefix));
-    regex::check(&whole)
-        .map_err(|why| format!("the regular expression below prefix {prefix} {why}"))?;
-    Ok(whole)
 }
 
 /// Checks that a value can satisfy several conditions.
 fn consistent(values: &[&ValueMatch]) -> Result<(), &'static str> {
-    let exact = |value: &ValueMatch| match value {
-        ValueMatch::Exact(_) => true,
-        ValueMatch::Text(text) => text.position == TextPosition::Whole,
-        _ => false,
-    };
-    if values.iter().filter(|value| exact(value)).count() > 1 {
-        return Err("several conditions require an exact value; keep one of them");
+    // Texts that differ by case are equal only if one of the conditions ignores it.
+    let mut exact: Option<&str> = None;
+    let mut with_case: Option<&str> = None;
+    for value in values {
+        let (text, ignore_case) = match value {
+            ValueMatch::Exact(text) => (text, false),
+            ValueMatch::Text(text) if text.position == TextPosition::Whole => {
+                (&text.text, text.ignore_case)
+            }
+            _ => continue,
+        };
+        let differs = !exact.get_or_insert(text).eq_ignore_ascii_case(text);
+        if differs || (!ignore_case && *with_case.get_or_insert(text) != text) {
+            return Err("several conditions require different values; keep one of them");
+        }
     }
     let absent = values.iter().any(|value| **value == ValueMatch::Absent);
     let needs_value =

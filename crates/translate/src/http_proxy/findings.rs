@@ -1,5 +1,10 @@
 //! What is wrong with an HTTPProxy, for its status.
 
+use std::collections::BTreeMap;
+
+/// The maximum number of findings of a severity and type in a status; further ones are counted.
+pub(super) const MAX_OF_TYPE: usize = 20;
+
 /// An error or a warning.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Finding {
@@ -10,6 +15,8 @@ pub(super) struct Finding {
     pub(super) reason: &'static str,
     /// The field, what is wrong with it, and how to fix it.
     pub(super) message: String,
+    /// The number of further findings of this severity and type, which are only counted.
+    pub(super) others: usize,
 }
 
 /// Whether a finding makes an HTTPProxy invalid.
@@ -75,14 +82,17 @@ impl Finding {
             type_: about.0,
             reason: about.1,
             message: format!("{field}: {message}"),
+            others: 0,
         }
     }
 }
 
-/// The findings in an HTTPProxy.
+/// The findings in an HTTPProxy, at most [`MAX_OF_TYPE`] of each severity and type.
 #[derive(Debug, Default)]
 pub(super) struct Findings {
     pub(super) list: Vec<Finding>,
+    /// The number of those in the list, and the index of the last one.
+    by_type: BTreeMap<(Severity, &'static str), (usize, usize)>,
     refusals: usize,
 }
 
@@ -95,12 +105,25 @@ impl Findings {
 
     /// Adds an error that leaves the route in effect.
     pub(super) fn error(&mut self, about: About, field: &str, message: impl AsRef<str>) {
-        self.list.push(Finding::error(about, field, message));
+        self.add(Finding::error(about, field, message));
     }
 
     /// Adds a warning.
     pub(super) fn warn(&mut self, about: About, field: &str, message: impl AsRef<str>) {
-        self.list.push(Finding::warning(about, field, message));
+        self.add(Finding::warning(about, field, message));
+    }
+
+    /// Adds a finding.
+    pub(super) fn add(&mut self, finding: Finding) {
+        let of_type = (finding.severity, finding.type_);
+        let (count, last) = self.by_type.entry(of_type).or_default();
+        if *count == MAX_OF_TYPE {
+            self.list[*last].others += 1;
+            return;
+        }
+        *count += 1;
+        *last = self.list.len();
+        self.list.push(finding);
     }
 
     /// The number of errors so far because of which something is not served.

@@ -48,7 +48,7 @@ pub(super) fn references(reader: &mut Reader<'_>, inputs: Inputs, proxy: &HTTPPr
 /// What an HTTPProxy contributes, without its inclusions.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Fragment {
-    /// Its routes with valid conditions, in order.
+    /// Its routes, in order, except for those whose requests are unknown.
     pub(super) routes: Box<[OwnRoute]>,
     /// The backends of connections.
     pub(super) tcp: Option<TcpTargets>,

@@ -7,7 +7,7 @@ use sesame_model::{HeaderChanges, HeaderLists};
 
 use super::findings::{About, Findings};
 use super::operators::{self, HeaderText, Names};
-use super::text::{CONTROLS, has_controls, is_authority};
+use super::text::is_authority;
 use crate::shared::headers::check_name;
 
 /// Where changes are.
@@ -51,10 +51,13 @@ pub(super) fn read(
     for (index, header) in policy.set.iter().enumerate() {
         let field = format!("{field}.set[{index}]");
         let name = header.name.to_ascii_lowercase();
-        if has_controls(&header.value) {
-            findings.refuse(About::HEADERS, &format!("{field}.value"), CONTROLS);
-            continue;
-        }
+        let value = match operators::read(&header.value, names) {
+            Ok(value) => value,
+            Err(message) => {
+                findings.refuse(About::HEADERS, &format!("{field}.value"), message);
+                continue;
+            }
+        };
         if name == "host" {
             match host(&header.value, place) {
                 Ok(_) if changes.host.is_some() => {
@@ -76,7 +79,7 @@ pub(super) fn read(
             continue;
         }
         let name = header.name.to_string();
-        match operators::read(&header.value, names) {
+        match value {
             HeaderText::Plain(value) => lists.set.push((name, value)),
             HeaderText::Computed(value) => lists.computed.push((name, value)),
         }
@@ -173,9 +176,11 @@ mod tests {
             - {name: X-A, value: "2"}
             - {name: x-b, value: "a\nb"}
             - {name: host, value: "%HOSTNAME%"}
+            - {name: x-long, value: LONG}
             remove: [host, "", te]
         "#;
-        let (_, errors) = read_policy(text, Place::RequestOfRoute);
+        let text = text.replace("LONG", &"a".repeat(4_097));
+        let (_, errors) = read_policy(&text, Place::RequestOfRoute);
         let fields: Vec<&str> = errors
             .iter()
             .map(|error| error.split(':').next().unwrap_or_default())
@@ -187,6 +192,7 @@ mod tests {
                 "f.set[2]",
                 "f.set[3].value",
                 "f.set[4]",
+                "f.set[5].value",
                 "f.remove[0]",
                 "f.remove[1]",
                 "f.remove[2]"

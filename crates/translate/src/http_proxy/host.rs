@@ -116,7 +116,8 @@ pub(super) struct Host {
 pub(super) enum HostTls {
     /// There are none.
     None,
-    /// They are refused, since the settings are invalid. Requests without TLS are redirected nevertheless.
+    /// They are closed, since the settings are invalid: a wildcard host must not serve them. Requests without TLS are
+    /// redirected nevertheless.
     Invalid,
     /// Requests on them are served.
     Served(Arc<Termination>),
@@ -133,7 +134,8 @@ impl Host {
     /// The listener of its TLS connections.
     pub(super) fn listener(&self, settings: &Settings, owner: &ObjectKey) -> Option<ListenerPoint> {
         let (protocol, passthrough) = match &self.tls {
-            HostTls::None | HostTls::Invalid => return None,
+            HostTls::None => return None,
+            HostTls::Invalid => (Protocol::Tls, true),
             HostTls::Served(_) => (Protocol::Https, false),
             HostTls::Forwarded(termination) => (Protocol::Tls, termination.is_none()),
         };
@@ -172,6 +174,14 @@ pub(super) fn read(
     let (allow, deny) = (&host.ip_allow_policy, &host.ip_deny_policy);
     let sources = access::sources(FIELD, allow, deny, &mut findings);
     let tls = tls(reader, of, proxy, host.tls.as_deref(), &mut findings);
+    if matches!(tls, HostTls::Forwarded(_)) {
+        for (part, filters) in [("ipAllowPolicy", allow), ("ipDenyPolicy", deny)] {
+            if !filters.is_empty() {
+                let message = "can't be applied to forwarded connections, so they are closed; remove it, or spec.tcpproxy";
+                findings.refuse(About::SOURCES, &format!("{FIELD}.{part}"), message);
+            }
+        }
+    }
     Some(Host {
         fqdn: Arc::clone(&root.fqdn),
         refused: findings.refusals() > 0,

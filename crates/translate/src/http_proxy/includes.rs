@@ -3,24 +3,26 @@
 //! In: the inclusions of each HTTPProxy, without its routes, so that a changed route doesn't rerun the walk. Out: the
 //! HTTPProxies that the walk visits, each with the conditions on the way, and what is wrong with inclusions.
 
+mod budget;
+
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use sesame_api::{HTTPProxy, Kind, ObjectKey};
+use sesame_api::{HTTPProxy, HttpProxyRoute, Kind, ObjectKey};
 use sesame_engine::{Reader, Table};
 
-use super::conditions::{self, Conditions, Place};
+use self::budget::{Budget, LIMIT};
+use super::conditions::{self, Conditions, Listed, Misfit, Place};
 use super::findings::{About, Finding, Findings};
 use super::tcp::{self, TcpLink};
 
 /// The maximum number of inclusions within each other.
 const MAX_DEPTH: usize = 32;
 
-/// The maximum number of inclusions below a root.
-const MAX_VISITS: usize = 16_384;
-
-/// The maximum number of routes of a root, with those of all inclusions.
-const MAX_ROUTES: usize = 65_536;
+/// The maximum number of findings about the inclusions of an HTTPProxy in the tree of a root.
+const MAX_FINDINGS: usize = 64;
 
 /// The valid inclusions of an HTTPProxy.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,6 +31,8 @@ pub(super) struct Links {
     has_host: bool,
     /// The number of its routes.
     routes: usize,
+    /// The size of its routes, rounded up so that it rarely changes with them.
+    bytes: usize,
     includes: Vec<Link>,
     tcp: Option<TcpLink>,
 }
@@ -37,7 +41,8 @@ pub(super) struct Links {
 struct Link {
     /// Its index in the HTTPProxy.
     index: usize,
-    target: ObjectKey,
+    /// `None` if some of its conditions are invalid, so that the others are those of a dead end.
+    target: Option<ObjectKey>,
     conditions: Conditions,
 }
 
@@ -48,11 +53,15 @@ pub(super) fn links(proxy: &HTTPProxy, findings: &mut Findings) -> Links {
     for (index, include) in proxy.spec.includes.iter().enumerate() {
         let field = field(index);
         let place = Place::Include;
-        let Some(conditions) = conditions::read(&field, &include.conditions, place, findings)
+        let listed = conditions::read(&field, &include.conditions, place, findings);
+        let Some(Listed {
+            conditions,
+            partial,
+        }) = listed
         else {
             continue;
         };
-        if !conditions.is_default() {
+        if !partial && !conditions.is_default() {
             let first = *seen.entry(conditions.fingerprint()).or_insert(index);
             if first != index {
                 let message = format!(
@@ -64,16 +73,35 @@ pub(super) fn links(proxy: &HTTPProxy, findings: &mut Findings) -> Links {
         }
         includes.push(Link {
             index,
-            target: target(proxy, include.namespace.as_ref(), &include.name),
+            target: (!partial).then(|| target(proxy, include.namespace.as_ref(), &include.name)),
             conditions,
         });
     }
     Links {
         has_host: proxy.spec.virtual_host.is_some(),
         routes: proxy.spec.routes.len(),
+        bytes: size(&proxy.spec.routes).next_power_of_two(),
         includes,
         tcp: tcp::link(proxy, findings),
     }
+}
+
+/// About how much memory routes need, in bytes: the length of their JSON.
+fn size(routes: &[HttpProxyRoute]) -> usize {
+    struct Length(usize);
+    impl io::Write for Length {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0 += bytes.len();
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut length = Length(0);
+    serde_json::to_writer(&mut length, routes).expect("routes are JSON, and counting can't fail");
+    length.0
 }
 
 /// The HTTPProxy that an inclusion refers to.
@@ -97,7 +125,7 @@ pub(super) struct Tree {
     /// In order, the root first; a child may be there several times.
     pub(super) visits: Vec<(ObjectKey, Arc<Conditions>)>,
     /// The conditions of inclusions that can't be followed.
-    pub(super) dead_ends: Vec<Conditions>,
+    pub(super) dead_ends: Vec<Arc<Conditions>>,
     /// What is wrong with inclusions, by the HTTPProxy that has them.
     pub(super) findings: BTreeMap<ObjectKey, BTreeSet<Finding>>,
     /// The HTTPProxy with the Services of connections, if connections are forwarded; `None` in it if there is none.
@@ -106,7 +134,8 @@ pub(super) struct Tree {
     pub(super) tcp_visits: Vec<ObjectKey>,
 }
 
-/// Walks the tree of a root.
+/// Walks the tree of a root. Only if it exceeds the limits, each inclusion of the root gets a share of them, so that one can't
+/// use up what others need.
 pub(super) fn tree(
     reader: &mut Reader<'_>,
     links: Table<ObjectKey, Links>,
@@ -117,9 +146,17 @@ pub(super) fn tree(
         links,
         tree: Tree::default(),
         path: Vec::new(),
-        routes: 0,
+        left: LIMIT,
+        shared: false,
+        exceeded: false,
     };
-    walk.visit(root, Conditions::default());
+    walk.from_root(root);
+    if walk.exceeded {
+        walk.tree = Tree::default();
+        walk.left = LIMIT;
+        walk.shared = true;
+        walk.from_root(root);
+    }
     walk.connections(root);
     walk.tree
 }
@@ -130,50 +167,117 @@ struct Walk<'a, 'r> {
     tree: Tree,
     /// The HTTPProxies from the root to the current one.
     path: Vec<ObjectKey>,
-    routes: usize,
+    left: Budget,
+    /// Whether each inclusion of the root has a share of what is left.
+    shared: bool,
+    exceeded: bool,
 }
 
 impl Walk<'_, '_> {
+    fn from_root(&mut self, root: &ObjectKey) {
+        if let Some(links) = self.reader.get(self.links, root) {
+            let own = Budget {
+                links: 0,
+                routes: links.routes,
+                bytes: links.bytes,
+            };
+            self.left = self.left.without(own);
+            self.visit(root, &links, Conditions::default());
+        }
+    }
+
     /// Visits an HTTPProxy and, recursively, those that it includes. The depth is bounded.
-    fn visit(&mut self, key: &ObjectKey, conditions: Conditions) {
-        let Some(links) = self.reader.get(self.links, key) else {
-            return;
-        };
+    fn visit(&mut self, key: &ObjectKey, links: &Links, conditions: Conditions) {
         let conditions = Arc::new(conditions);
-        self.routes = self.routes.saturating_add(links.routes);
         let visit = (key.clone(), Arc::clone(&conditions));
         self.tree.visits.push(visit);
         self.path.push(key.clone());
-        for link in &links.includes {
-            let field = field(link.index);
-            let below = match conditions.and(&link.conditions) {
-                Ok(below) => below,
-                Err(message) => {
-                    let message = format!("together with the inclusions around it: {message}");
-                    self.report(key, Finding::error(About::INCLUDE, &field, message));
-                    continue;
-                }
-            };
-            if self.tree.visits.len() + self.tree.dead_ends.len() >= MAX_VISITS {
-                let message = format!("a host can have at most {MAX_VISITS} inclusions");
-                self.report(key, Finding::error(About::LIMIT, &field, message));
-                break;
+        let divided = self.shared && self.path.len() == 1;
+        for (position, link) in links.includes.iter().enumerate() {
+            let left = self.left;
+            if divided {
+                self.left = left.share(links.includes.len() - position);
             }
-            match self.obstacle(&field, &link.target) {
-                None => self.visit(&link.target, below),
-                Some(finding) => {
-                    self.report(key, finding);
-                    self.tree.dead_ends.push(below);
-                }
+            let share = self.left;
+            let flow = self.follow(key, link, &conditions);
+            self.left = left.without(share.without(self.left));
+            if flow.is_break() {
+                break;
             }
         }
         self.path.pop();
     }
 
-    /// Why an HTTPProxy can't be included.
-    fn obstacle(&mut self, field: &str, target: &ObjectKey) -> Option<Finding> {
+    /// Follows an inclusion. Breaks if there is nothing left for those after it.
+    fn follow(&mut self, key: &ObjectKey, link: &Link, outer: &Arc<Conditions>) -> ControlFlow<()> {
+        let field = field(link.index);
+        // Those of the HTTPProxy, or of the dead end, and of the dead end that may follow below.
+        let cost = Budget {
+            links: 1,
+            routes: 0,
+            bytes: 2 * (outer.bytes() + link.conditions.bytes()),
+        };
+        if !self.spend(key, &field, cost) {
+            let (dead_end, flow) = match self.path.len() {
+                1 => (Arc::new(link.conditions.clone()), ControlFlow::Continue(())),
+                _ => (Arc::clone(outer), ControlFlow::Break(())),
+            };
+            self.tree.dead_ends.push(dead_end);
+            return flow;
+        }
+        let below = match outer.and(&link.conditions) {
+            Ok(below) => below,
+            Err(Misfit { message, rest }) => {
+                let message = format!("together with the inclusions around it: {message}");
+                self.report(key, Finding::error(About::INCLUDE, &field, message));
+                self.tree.dead_ends.extend(rest.map(Arc::new));
+                return ControlFlow::Continue(());
+            }
+        };
+        match &link.target {
+            None => self.tree.dead_ends.push(Arc::new(below)),
+            Some(target) => match self.obstacle(&field, target) {
+                Err(finding) => {
+                    self.report(key, finding);
+                    self.tree.dead_ends.push(Arc::new(below));
+                }
+                Ok(links) => {
+                    let cost = Budget {
+                        links: 0,
+                        routes: links.routes,
+                        bytes: links.bytes + links.routes * below.bytes(),
+                    };
+                    match self.spend(key, &field, cost) {
+                        true => self.visit(target, &links, below),
+                        false => self.tree.dead_ends.push(Arc::new(below)),
+                    }
+                }
+            },
+        }
+        match self.exceeded && !self.shared {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
+    }
+
+    /// Takes the cost of an inclusion from what is left, if it is enough.
+    fn spend(&mut self, key: &ObjectKey, field: &str, cost: Budget) -> bool {
+        let Err(limit) = self.left.covers(cost) else {
+            self.left = self.left.without(cost);
+            return true;
+        };
+        self.exceeded = true;
+        let message = format!(
+            "a host can have at most {limit}, of which each include of its root gets a share; requests for this include get 502"
+        );
+        self.report(key, Finding::error(About::LIMIT, field, message));
+        false
+    }
+
+    /// The inclusions of an HTTPProxy, or why it can't be included.
+    fn obstacle(&mut self, field: &str, target: &ObjectKey) -> Result<Arc<Links>, Finding> {
         let name = target.namespaced_name();
-        let error = |about, message: String| Some(Finding::error(about, field, message));
+        let error = |about, message: String| Err(Finding::error(about, field, message));
         let Some(links) = self.reader.get(self.links, target) else {
             return error(About::MISSING_INCLUDE, missing(target));
         };
@@ -190,11 +294,7 @@ impl Walk<'_, '_> {
             let message = format!("at most {MAX_DEPTH} inclusions within each other are supported");
             return error(About::LIMIT, message);
         }
-        if self.routes.saturating_add(links.routes) > MAX_ROUTES {
-            let message = format!("a host can have at most {MAX_ROUTES} routes");
-            return error(About::LIMIT, message);
-        }
-        None
+        Ok(links)
     }
 
     /// Finds the HTTPProxy with the Services of connections.
@@ -242,7 +342,9 @@ impl Walk<'_, '_> {
 
     fn report(&mut self, key: &ObjectKey, finding: Finding) {
         let findings = self.tree.findings.entry(key.clone()).or_default();
-        findings.insert(finding);
+        if findings.len() < MAX_FINDINGS || finding.reason == About::LIMIT.1 {
+            findings.insert(finding);
+        }
     }
 }
 

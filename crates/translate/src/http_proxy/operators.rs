@@ -3,6 +3,8 @@
 //! Only some of Envoy's command operators are allowed: others could read what a tenant must not see. All other percent
 //! signs are literal.
 
+use super::text::{MAX_TEXT, check_value};
+
 /// The operators without arguments.
 const OPERATORS: [&str; 26] = [
     "DOWNSTREAM_DIRECT_REMOTE_ADDRESS",
@@ -41,6 +43,10 @@ pub(super) struct Names<'a> {
     pub(super) service: Option<(&'a str, u16)>,
 }
 
+/// The maximum length of a value in which references have been replaced, and percent signs doubled. Envoy's is 16,384 bytes;
+/// percent signs of a plain value are doubled later.
+const MAX_EXPANDED: usize = 2 * MAX_TEXT;
+
 /// The value of a header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum HeaderText {
@@ -51,7 +57,22 @@ pub(super) enum HeaderText {
 }
 
 /// Reads the value of a header.
-pub(super) fn read(value: &str, names: Names<'_>) -> HeaderText {
+///
+/// # Errors
+/// If it isn't valid in a header, or too long.
+pub(super) fn read(value: &str, names: Names<'_>) -> Result<HeaderText, String> {
+    check_value(value)?;
+    let text = expanded(value, names);
+    let (HeaderText::Plain(expanded) | HeaderText::Computed(expanded)) = &text;
+    match expanded.len() > MAX_EXPANDED {
+        true => Err(format!(
+            "is longer than {MAX_EXPANDED} bytes after its references are replaced; use a shorter value"
+        )),
+        false => Ok(text),
+    }
+}
+
+fn expanded(value: &str, names: Names<'_>) -> HeaderText {
     let mut plain = String::with_capacity(value.len());
     let mut computed = None;
     let mut rest = value;
@@ -152,22 +173,36 @@ mod tests {
             ("%a%PROTOCOL%b%", computed("%%a%PROTOCOL%b%%")),
             ("é%HOSTNAME%é", computed("é%HOSTNAME%é")),
         ] {
-            assert_eq!(read(value, NAMES), expected, "{value}");
+            assert_eq!(read(value, NAMES), Ok(expected), "{value}");
         }
+    }
+
+    #[test]
+    fn long_values_are_errors() {
+        let percent = "%".repeat(4_096);
+        assert_eq!(read(&percent, NAMES), Ok(plain(&percent)));
+        assert!(read(&"a".repeat(4_097), NAMES).is_err());
+        let service = "s".repeat(250);
+        let names = Names {
+            namespace: "shop",
+            service: Some((&service, 80)),
+        };
+        assert!(read(&"%SESAME_SERVICE_NAME%".repeat(32), names).is_ok());
+        assert!(read(&"%SESAME_SERVICE_NAME%".repeat(33), names).is_err());
     }
 
     #[test]
     fn names_of_own_objects_are_filled_in() {
         let value = "%SESAME_NAMESPACE%/%CONTOUR_SERVICE_NAME%:%SESAME_SERVICE_PORT%";
-        assert_eq!(read(value, NAMES), plain("shop/api:80"));
+        assert_eq!(read(value, NAMES), Ok(plain("shop/api:80")));
         let of_route = Names {
             service: None,
             ..NAMES
         };
         assert_eq!(
             read("%SESAME_SERVICE_NAME% %CONTOUR_NAMESPACE%", of_route),
-            plain("%SESAME_SERVICE_NAME% shop")
+            Ok(plain("%SESAME_SERVICE_NAME% shop"))
         );
-        assert_eq!(read("%SESAME_OTHER%", NAMES), plain("%SESAME_OTHER%"));
+        assert_eq!(read("%SESAME_OTHER%", NAMES), Ok(plain("%SESAME_OTHER%")));
     }
 }

@@ -1,7 +1,7 @@
 //! The routes of one HTTPProxy, without the inclusions around it.
 //!
 //! In: a route and the Services that it refers to. Out: its conditions and a plan for its requests. An invalid route
-//! keeps its conditions and answers 503: otherwise a wider route would serve its requests.
+//! keeps its valid conditions and answers 503: otherwise a wider route would serve its requests.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use sesame_model::{
     SourceFilter, Target, WeightedTarget,
 };
 
-use super::conditions::{self, Conditions};
+use super::conditions::{self, Conditions, Listed};
 use super::findings::{About, Findings};
 use super::headers::{self, Changes, HostRewrite, Place};
 use super::operators::Names;
@@ -25,12 +25,15 @@ use crate::shared::default_fleet::Sources;
 /// The status of requests that nothing can serve.
 pub(super) const UNAVAILABLE: u16 = 503;
 
-/// A route with valid conditions.
+/// A route.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct OwnRoute {
     /// Its index in the HTTPProxy.
     pub(super) index: usize,
     pub(super) conditions: Conditions,
+    /// Whether it has other conditions, which are invalid. Then it answers for a route with the valid ones, unless another
+    /// route has the same.
+    pub(super) partial: bool,
     /// Whether requests without TLS are served on a host with TLS.
     pub(super) permit_insecure: bool,
     pub(super) plan: Plan,
@@ -75,14 +78,19 @@ pub(super) fn read(
     let route = proxy.spec.routes.get(index)?;
     let field = field(index);
     let place = conditions::Place::Route;
-    let conditions = conditions::read(&field, &route.conditions, place, findings);
+    let listed = conditions::read(&field, &route.conditions, place, findings);
     let before = findings.refusals();
     let plan = plan(reader, of, proxy, &field, route, findings);
+    let Listed {
+        conditions,
+        partial,
+    } = listed?;
     Some(OwnRoute {
         index,
-        conditions: conditions?,
+        conditions,
+        partial,
         permit_insecure: route.permit_insecure,
-        plan: match findings.refusals() > before {
+        plan: match partial || findings.refusals() > before {
             true => Plan::answer(UNAVAILABLE),
             false => plan,
         },

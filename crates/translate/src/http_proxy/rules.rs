@@ -8,8 +8,8 @@ use sesame_model::{
     Action, HeaderMatch, Redirect, RedirectPort, Route, RouteMatch, RoutePolicy, SourceFilter,
 };
 
-use super::conditions::Conditions;
-use super::findings::{About, Finding};
+use super::conditions::{Conditions, Misfit};
+use super::findings::{About, Finding, Findings};
 use super::fragment::Fragment;
 use super::host::{Host, Root};
 use super::includes::Tree;
@@ -46,13 +46,21 @@ pub(super) fn rules(
             continue;
         };
         for route in &fragment.routes {
-            // An error is in the status of the HTTPProxy.
-            if let Ok((both, variants)) = placed(conditions, route) {
-                for (index, variant) in variants.into_iter().enumerate() {
-                    out.add(&both, variant, route, index > 0);
+            match placed(conditions, route) {
+                Ok((both, _)) if route.partial => {
+                    out.answer(&both, UNAVAILABLE, route.permit_insecure);
                 }
-            } else if let Ok(both) = conditions.and(&route.conditions) {
-                out.answer(&both, UNAVAILABLE, route.permit_insecure);
+                Ok((both, variants)) => {
+                    for (index, variant) in variants.into_iter().enumerate() {
+                        out.add(&both, variant, route, index > 0);
+                    }
+                }
+                // The error is in the status of the HTTPProxy.
+                Err((_, _, misfit)) => {
+                    if let Some(rest) = &misfit.rest {
+                        out.answer(rest, UNAVAILABLE, route.permit_insecure);
+                    }
+                }
             }
         }
     }
@@ -77,10 +85,10 @@ pub(super) fn rules(
 fn placed(
     conditions: &Conditions,
     route: &OwnRoute,
-) -> Result<(Conditions, Vec<Variant>), (About, &'static str, String)> {
+) -> Result<(Conditions, Vec<Variant>), (About, &'static str, Misfit)> {
     let both = conditions
         .and(&route.conditions)
-        .map_err(|message| (About::CONDITIONS, "conditions", message))?;
+        .map_err(|misfit| (About::CONDITIONS, "conditions", misfit))?;
     let replacements = &route.plan.replacements;
     match replacements.variants(both.path.as_ref(), &both.requests().path) {
         Ok(variants) => Ok((both, variants)),
@@ -89,7 +97,11 @@ fn placed(
                 Action::Redirect(_) => "requestRedirectPolicy.prefix",
                 _ => "pathRewritePolicy",
             };
-            Err((About::PREFIX, part, message.to_owned()))
+            let misfit = Misfit {
+                message: message.to_owned(),
+                rest: Some(both),
+            };
+            Err((About::PREFIX, part, misfit))
         }
     }
 }
@@ -100,20 +112,28 @@ pub(super) fn findings(
     root: &ObjectKey,
     visits: &[Arc<Conditions>],
 ) -> Vec<Finding> {
-    let mut findings = Vec::new();
+    let mut findings = Findings::default();
+    if visits.len() > MAX_CHECKED && !routes.is_empty() {
+        let message = format!(
+            "HTTPProxy {} includes this one {} times; only the first {MAX_CHECKED} combinations with each route are checked",
+            root.namespaced_name(),
+            visits.len()
+        );
+        findings.warn(About::LIMIT, "spec.routes", message);
+    }
     for route in routes {
         let mut visits = visits.iter().take(MAX_CHECKED);
         let error = visits.find_map(|conditions| placed(conditions, route).err());
-        if let Some((about, part, message)) = error {
+        if let Some((about, part, Misfit { message, .. })) = error {
             let field = format!("{}.{part}", route::field(route.index));
             let message = format!(
                 "{message} (in the routes of HTTPProxy {})",
                 root.namespaced_name()
             );
-            findings.push(Finding::error(about, &field, message));
+            findings.error(about, &field, message);
         }
     }
-    findings
+    findings.list
 }
 
 struct Rules<'a> {

@@ -1,6 +1,6 @@
 //! Statuses of HTTPProxies.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use sesame_api::{
@@ -8,11 +8,8 @@ use sesame_api::{
     SubCondition, condition::own,
 };
 
-use super::findings::{About, Finding, Severity};
+use super::findings::{About, Finding, MAX_OF_TYPE, Severity};
 use crate::problem::bounded;
-
-/// The maximum number of messages of one type; further ones are counted.
-const MAX_MESSAGES: usize = 20;
 
 /// The status of an HTTPProxy. `orphaned`: it has no host, and no HTTPProxy with a host includes it.
 pub(super) fn status(
@@ -61,25 +58,29 @@ pub(super) fn status(
 
 /// The findings of a severity, one entry for each type.
 fn of_severity(findings: &[Finding], severity: Severity) -> Box<[SubCondition]> {
-    let mut by_type: BTreeMap<&'static str, Vec<&Finding>> = BTreeMap::new();
+    let mut by_type: BTreeMap<&'static str, (Vec<&Finding>, usize)> = BTreeMap::new();
+    let mut seen = HashSet::new();
     for finding in findings {
-        let list = by_type.entry(finding.type_).or_default();
-        // A list has few entries, unless a Service with many routes is missing.
-        let known = list.iter().any(|other| other.message == finding.message);
-        if finding.severity == severity && !known {
-            list.push(finding);
+        if finding.severity == severity {
+            let (list, others) = by_type.entry(finding.type_).or_default();
+            *others += finding.others;
+            if seen.insert((finding.type_, &finding.message)) {
+                list.push(finding);
+            }
         }
     }
-    let entries = by_type.into_iter().filter(|(_, list)| !list.is_empty());
-    entries.map(|(type_, list)| entry(type_, &list)).collect()
+    let entries = by_type.into_iter();
+    entries
+        .map(|(type_, (list, others))| entry(type_, &list, others))
+        .collect()
 }
 
-fn entry(type_: &'static str, findings: &[&Finding]) -> SubCondition {
+fn entry(type_: &'static str, findings: &[&Finding], others: usize) -> SubCondition {
     let reason = findings.first().map_or("", |first| first.reason);
     let same = findings.iter().all(|finding| finding.reason == reason);
-    let shown = findings.iter().take(MAX_MESSAGES);
+    let shown = findings.iter().take(MAX_OF_TYPE);
     let mut messages: Vec<String> = shown.map(|finding| finding.message.clone()).collect();
-    let others = findings.len() - messages.len();
+    let others = findings.len() - messages.len() + others;
     if others > 0 {
         messages.push(format!("and {others} more"));
     }
@@ -88,5 +89,32 @@ fn entry(type_: &'static str, findings: &[&Finding]) -> SubCondition {
         status: ConditionStatus::True,
         reason: if same { reason } else { "SeveralReasons" }.into(),
         message: bounded(messages.join(", ")).into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::findings::Findings;
+    use super::*;
+
+    #[test]
+    fn further_findings_of_a_type_are_counted() {
+        let mut findings = Findings::default();
+        for n in 0..50 {
+            findings.error(About::ACTION, &n.to_string(), "a");
+            findings.error(About::ACTION, "same", "a");
+        }
+        findings.warn(About::ACTION, "w", "a");
+        findings.error(About::TLS, "t", "a");
+        assert_eq!(findings.list.len(), MAX_OF_TYPE + 2);
+        let errors = of_severity(&findings.list, Severity::Error);
+        let messages: Vec<&str> = errors.iter().map(|entry| &*entry.message).collect();
+        assert_eq!(
+            messages,
+            [
+                "0: a, same: a, 1: a, 2: a, 3: a, 4: a, 5: a, 6: a, 7: a, 8: a, 9: a, and 80 more",
+                "t: a"
+            ]
+        );
     }
 }

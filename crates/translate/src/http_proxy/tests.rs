@@ -2,6 +2,7 @@
 
 mod hosts;
 mod includes;
+mod limits;
 mod routes;
 mod services;
 mod tcp;

@@ -1,5 +1,24 @@
 //! Checks of texts.
 
+/// The maximum length of a header's value, and of the text or the expression in a condition, in bytes.
+pub(super) const MAX_TEXT: usize = 4_096;
+
+/// Checks that a text can be in a header's value.
+///
+/// # Errors
+/// Why it can't, as a clause to follow the field.
+pub(super) fn check_value(text: &str) -> Result<(), String> {
+    if text.len() > MAX_TEXT {
+        return Err(format!(
+            "is longer than {MAX_TEXT} bytes; use a shorter text"
+        ));
+    }
+    match has_controls(text) {
+        true => Err(CONTROLS.to_owned()),
+        false => Ok(()),
+    }
+}
+
 /// Why a header's value is invalid.
 pub(super) const CONTROLS: &str =
     "contains control characters, which are not valid in headers; remove them";

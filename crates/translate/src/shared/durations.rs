@@ -29,10 +29,12 @@ pub(crate) fn read_limit(text: &str) -> Option<Limit> {
     }
 }
 
-/// Reads a duration; `None` if the text is invalid, negative, or longer than Envoy accepts.
+/// Reads a duration; `None` if the text is invalid, negative, or longer than Envoy accepts. A shorter one than a millisecond
+/// is rounded up: Envoy rounds most durations down, and zero would stand for no limit.
 pub(crate) fn read(text: &str) -> Option<Duration> {
     /// In nanoseconds: Envoy's durations have at most 315,576,000,000 seconds.
     const MAX: u128 = 315_576_000_000 * 1_000_000_000;
+    const MILLISECOND: u128 = 1_000_000;
     if text == "0" {
         return Some(Duration::ZERO);
     }
@@ -49,6 +51,10 @@ pub(crate) fn read(text: &str) -> Option<Duration> {
         rest = after;
     }
     let valid = !text.is_empty() && nanos <= MAX;
+    let nanos = match nanos {
+        1..MILLISECOND => MILLISECOND,
+        nanos => nanos,
+    };
     let nanos_of_second = u32::try_from(nanos % 1_000_000_000).ok()?;
     let seconds = u64::try_from(nanos / 1_000_000_000).ok()?;
     valid.then(|| Duration::new(seconds, nanos_of_second))
@@ -103,7 +109,8 @@ mod tests {
         ] {
             assert_eq!(read(text), Some(Duration::from_millis(millis)), "{text}");
         }
-        assert_eq!(read("1us"), Some(Duration::from_micros(1)));
+        assert_eq!(read("1ns"), Some(Duration::from_millis(1)));
+        assert_eq!(read("1500us"), Some(Duration::from_micros(1_500)));
         assert_eq!(
             read("0.1234567890123456s"),
             Some(Duration::from_nanos(123_456_789))

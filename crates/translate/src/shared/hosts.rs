@@ -1,14 +1,15 @@
 //! The virtual host of a domain: the routes of all sources, in order of precedence.
 //!
 //! The inputs are each object's rules and attachments (the hosts they apply to). Routes are in tiers: those with the
-//! most specific hostname come first; requests that match none of them fall through to the next wider tier. Within a
+//! most specific hostname come first; requests that match none of them fall through to the next wider tier, except from one
+//! HTTPProxy to another. Within a
 //! tier, the order is: more specific match, source with precedence, older object, name, order within the object
 //! (HTTPRouteSpec.hostnames, HTTPRouteRule.matches).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use sesame_api::{ObjectKey, ParentReference};
+use sesame_api::{Kind, ObjectKey, ParentReference};
 use sesame_engine::{Index, Reader, Table};
 use sesame_model::{
     DestinationKey, ExternalAuth, FleetId, ListenerKey, PathMatch, Port, Route, RouteTableKey,
@@ -274,7 +275,19 @@ fn routes(
             break;
         }
     }
+    if routes.is_empty() && owned(&objects) {
+        // A virtual host of its own keeps out those of wider domains.
+        routes.push(Arc::new(Route::respond_to_all(404)));
+    }
     routes
+}
+
+/// Whether the host is that of an HTTPProxy, which decides about all its requests: those without a route must not go to the
+/// HTTPProxy of a wider host, which may belong to another team.
+fn owned(objects: &[HostObject]) -> bool {
+    objects
+        .iter()
+        .any(|object| object.key.kind == Kind::HTTPProxy)
 }
 
 /// An object with routes for a host.
@@ -319,7 +332,11 @@ pub(crate) fn objects(
             table: key.table.clone(),
             domain: domain.into(),
         };
+        let owned = owned(&found);
         for (name, attachments) in reader.by(sources.by_host, &wider) {
+            if owned && name.kind == Kind::HTTPProxy {
+                continue;
+            }
             // An object's most specific hostname is found first; its routes at wider ones are unreachable.
             if !seen.contains(&name)
                 && let Some(original) = attachments.original(&wider, listeners)

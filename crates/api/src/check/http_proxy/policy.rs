@@ -114,7 +114,8 @@ pub(super) fn headers(policy: &HeadersPolicy) -> Check {
 }
 
 fn named(header: &HttpHeader) -> Check {
-    at("name", text::length(&header.name, 1, 256))
+    at("name", text::length(&header.name, 1, 256))?;
+    at("value", text::length(&header.value, 0, 4096))
 }
 
 pub(super) fn rate_limit(policy: &RateLimitPolicy) -> Check {
@@ -136,7 +137,7 @@ fn local(policy: &LocalRateLimitPolicy) -> Check {
     each(
         "responseHeadersToAdd",
         &policy.response_headers_to_add,
-        64,
+        10,
         named,
     )
 }

@@ -3,7 +3,7 @@
 use sesame_api::{HeaderMatchCondition, QueryParameterMatchCondition};
 use sesame_model::{HeaderMatch, QueryMatch, TextMatch, TextPosition, ValueMatch};
 
-use crate::http_proxy::text::{CONTROLS, has_controls, is_token};
+use crate::http_proxy::text::{check_value, has_controls, is_token};
 use crate::shared::regex;
 
 /// The parts of requests that can be matched besides headers.
@@ -53,7 +53,7 @@ pub(super) fn header(source: &HeaderMatchCondition) -> Result<HeaderMatch, Strin
         _ => pattern(text)?,
     };
     Ok(HeaderMatch {
-        name: name.to_owned(),
+        name: name.to_ascii_lowercase(),
         value,
     })
 }
@@ -118,9 +118,7 @@ fn containing(
     if text.is_empty() {
         return Err(format!("{matcher} must not be empty; use present"));
     }
-    if has_controls(text) {
-        return Err(format!("{matcher} {CONTROLS}"));
-    }
+    check_value(text).map_err(|why| format!("{matcher} {why}"))?;
     Ok(ValueMatch::Text(Box::new(TextMatch {
         text: text.to_owned(),
         position,
@@ -131,8 +129,10 @@ fn containing(
 fn equal(matcher: &str, text: &str, ignore_case: bool) -> Result<ValueMatch, String> {
     match ignore_case && !text.is_empty() {
         true => containing(matcher, text, TextPosition::Whole, true),
-        false if has_controls(text) => Err(format!("{matcher} {CONTROLS}")),
-        false => Ok(ValueMatch::Exact(text.to_owned())),
+        false => {
+            check_value(text).map_err(|why| format!("{matcher} {why}"))?;
+            Ok(ValueMatch::Exact(text.to_owned()))
+        }
     }
 }
 

@@ -7,8 +7,11 @@ fn read_list(text: &str, place: Place) -> Result<Conditions, Vec<String>> {
     let list: Vec<MatchCondition> = serde_json::from_value(yaml(text)).expect("conditions");
     let mut findings = Findings::default();
     match read("f", &list, place, &mut findings) {
-        Some(conditions) => Ok(conditions),
-        None => Err(findings
+        Some(Listed {
+            conditions,
+            partial: false,
+        }) => Ok(conditions),
+        _ => Err(findings
             .list
             .into_iter()
             .map(|found| found.message)
@@ -28,7 +31,8 @@ fn error(text: &str) -> String {
 
 fn joined(outer: &str, inner: &str) -> Result<PathMatch, String> {
     let outer = read_list(outer, Place::Include).expect("valid conditions");
-    Ok(outer.and(&of_route(inner))?.requests().path)
+    let both = outer.and(&of_route(inner));
+    Ok(both.map_err(|misfit| misfit.message)?.requests().path)
 }
 
 #[test]
@@ -63,7 +67,15 @@ fn prefixes_of_inclusions_are_put_before_paths() {
         joined("[{prefix: /a.b/}]", "[{regex: '^/c|/d'}]"),
         regex(r"/a\.b(?:/c|/d)")
     );
-    assert_eq!(joined("[]", "[{regex: '.*'}]"), regex(".*"));
+    for outer in ["[]", "[{prefix: /}]"] {
+        assert_eq!(joined(outer, "[{regex: '.*'}]"), regex(".*"));
+        assert_eq!(joined(outer, "[{regex: '^/a|^/b'}]"), regex("^/a|^/b"));
+    }
+    assert_eq!(
+        joined("[{prefix: /a/}]", "[{regex: '[a-z]'}]"),
+        regex("/a(?:[a-z])")
+    );
+    assert!(joined("[{prefix: /a}]", "[{regex: '/a|^/b'}]").is_err());
     let long = format!("[{{prefix: /{}}}]", "a".repeat(4_000));
     assert!(joined(&long, &long).is_err());
 }

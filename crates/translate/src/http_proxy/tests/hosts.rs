@@ -65,6 +65,51 @@ fn a_wildcard_stands_for_one_label() {
 }
 
 #[test]
+fn requests_without_a_route_do_not_go_to_a_wider_host() {
+    let route = |prefix: &str, service: &str| {
+        format!(
+            "routes: [{{conditions: [{{prefix: {prefix}}}], services: [{{name: {service}, port: 80}}]}}]"
+        )
+    };
+    let mut world = World::with(&[
+        (
+            "other/wide",
+            &format!(
+                "{{virtualhost: {{fqdn: '*.a.com'}}, {}}}",
+                route("/", "one")
+            ),
+        ),
+        (
+            "a",
+            &format!("{{virtualhost: {{fqdn: x.a.com}}, {}}}", route("/x", "two")),
+        ),
+        ("none", "virtualhost: {fqdn: y.a.com}"),
+    ]);
+    assert_eq!(world.routes(80, "x.a.com"), "^ /x -> shop/two:80\n");
+    assert_eq!(world.routes(80, "y.a.com"), "/ / -> 404\n");
+    let ingress = |world: &mut World, host: &str, path: &str| {
+        world.put(&format!(
+            "
+            apiVersion: networking.k8s.io/v1
+            kind: Ingress
+            metadata: {{name: {}, namespace: shop}}
+            spec:
+              ingressClassName: sesame
+              rules:
+              - {{host: '{host}', http: {{paths: [{{path: {path}, pathType: Prefix, backend: {{service: {{name: three, port: {{number: 80}}}}}}}}]}}}}
+            ",
+            &path[1..]
+        ));
+    };
+    ingress(&mut world, "y.a.com", "/i");
+    ingress(&mut world, "*.a.com", "/wide");
+    assert_eq!(
+        world.routes(80, "y.a.com"),
+        "/ /i -> shop/three:80\n/ /wide :authority:~(?i)[^.:]+\\.a\\.com(:[0-9]+)? -> shop/three:80\n"
+    );
+}
+
+#[test]
 fn invalid_hosts_are_reported() {
     for fqdn in ["'*'", "a.com:80", "a_b.com", "''"] {
         let world = World::with(&[("a", &format!("{{virtualhost: {{fqdn: {fqdn}}}, {ROUTES}}}"))]);
@@ -141,7 +186,33 @@ fn invalid_tls_serves_no_requests_with_tls() {
             world.routes(80, "a.com"),
             "^ /open -> shop/two:80\n/ / -> 301 https://same:443\n"
         );
-        assert!(!world.chains().contains("443"), "{}", world.chains());
+        let closed = "443 a.com Some(Passthrough) Destination";
+        assert!(world.chains().contains(closed), "{}", world.chains());
+    }
+}
+
+#[test]
+fn invalid_tls_is_not_replaced_by_that_of_a_wildcard_host() {
+    let mut world = World::new();
+    world.put_value(secret("shop"));
+    world.proxy(
+        "wide",
+        &with_tls("{secretName: cert}").replace("a.com", "'*.a.com'"),
+    );
+    let served = with_tls("{secretName: cert}").replace("a.com", "b.a.com");
+    for (tls, target) in [
+        ("cert", "Http"),
+        ("missing", "Destination"),
+        ("cert", "Http"),
+    ] {
+        world.proxy("a", &served.replace("cert", tls));
+        let chains = world.chains();
+        let mut of_host = chains
+            .lines()
+            .filter(|line| line.starts_with("443 b.a.com"));
+        let chain = of_host.next().expect("a chain");
+        assert!(chain.contains(&format!(" {target}")), "{tls}: {chain}");
+        assert_eq!(world.routes(443, "b.a.com").is_empty(), target != "Http");
     }
 }
 

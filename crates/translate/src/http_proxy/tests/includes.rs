@@ -168,6 +168,58 @@ fn errors_in_a_child_are_reported_there() {
 }
 
 #[test]
+fn invalid_conditions_leave_nothing_to_wider_routes() {
+    let wrong = "{header: {name: x, regex: '('}}";
+    let world = World::with(&[
+        (
+            "root",
+            &format!(
+                "
+                virtualhost: {{fqdn: a.com}}
+                routes: [{{services: [{{name: one, port: 80}}]}}]
+                includes:
+                - {{name: child, conditions: [{{prefix: /c}}]}}
+                - {{name: child, conditions: [{{prefix: /wrong}}, {wrong}]}}
+                - {{name: child, conditions: [{wrong}]}}
+                "
+            ),
+        ),
+        (
+            "child",
+            &format!(
+                "
+                routes:
+                - {{conditions: [{{prefix: /d}}, {wrong}], services: [{{name: two, port: 80}}]}}
+                - {{conditions: [{{prefix: /e}}, {wrong}], services: [{{name: two, port: 80}}]}}
+                - {{conditions: [{{prefix: /e}}], services: [{{name: three, port: 80}}]}}
+                - {{conditions: [{{regex: '('}}, {{header: {{name: w, present: true}}}}], services: [{{name: two, port: 80}}]}}
+                - {{conditions: [{{regex: '('}}], services: [{{name: two, port: 80}}]}}
+                - {{conditions: [{{regex: 'a|^b'}}, {{header: {{name: v, present: true}}}}], services: [{{name: two, port: 80}}]}}
+                "
+            ),
+        ),
+    ]);
+    assert_eq!(
+        world.routes(80, "a.com"),
+        "\
+^ /wrong -> 502
+^ /c/e -> shop/three:80
+^ /c/d -> 503
+^ /c/e -> 503
+^ /c w:* -> 503
+^ /c v:* -> 503
+/ / -> shop/one:80
+"
+    );
+    let status = world.status("root");
+    assert!(
+        status.contains("spec.includes[1].conditions[1].header"),
+        "{status}"
+    );
+    assert!(world.status("child").contains("has ^ or \\A elsewhere"));
+}
+
+#[test]
 fn the_whole_prefix_is_replaced() {
     let world = World::with(&[
         ("root", "{virtualhost: {fqdn: a.com}, includes: [{name: child, conditions: [{prefix: /api}]}]}"),

@@ -135,6 +135,18 @@ fn redirects_and_responses_keep_the_policies_of_the_route() {
     refused(
         "directResponsePolicy: {statusCode: 200}, rateLimitPolicy: {local: {requests: 0, unit: hour}}",
     );
+    let limit = |count: usize| {
+        let headers: String = (0..count)
+            .map(|n| format!("{{name: x-{n}, value: a}}, "))
+            .collect();
+        format!(
+            "directResponsePolicy: {{statusCode: 200}}, \
+             rateLimitPolicy: {{local: {{requests: 1, unit: hour, responseHeadersToAdd: [{headers}]}}}}"
+        )
+    };
+    route(&limit(10));
+    refused(&limit(11));
+    refused(&limit(1).replace("value: a", &format!("value: {}", "a".repeat(4_097))));
 }
 
 #[test]

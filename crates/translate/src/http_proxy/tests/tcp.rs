@@ -36,6 +36,19 @@ fn connections_are_shared_by_weight() {
 }
 
 #[test]
+fn filters_of_addresses_close_forwarded_connections() {
+    let spec = passthrough("{services: [{name: one, port: 443}]}");
+    for part in ["ipAllowPolicy", "ipDenyPolicy"] {
+        let filter = format!("fqdn: a.com, {part}: [{{source: Peer, cidr: 10.0.0.0/8}}]");
+        let world = World::with(&[("a", &spec.replace("fqdn: a.com", &filter))]);
+        let status = world.status("a");
+        let error = format!("spec.virtualhost.{part}: can't be applied to forwarded connections");
+        assert!(status.contains(&error), "{status}");
+        assert_eq!(world.clusters(), [""; 0]);
+    }
+}
+
+#[test]
 fn the_tcpproxy_of_another_is_included() {
     let child = "tcpproxy: {services: [{name: one, port: 443, weight: 1}, {name: two, port: 443, weight: 1}]}";
     for part in ["include", "includes"] {
