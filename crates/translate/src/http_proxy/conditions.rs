@@ -39,7 +39,7 @@ pub(super) struct Misfit {
     pub(super) message: String,
     /// Conditions that all requests for them satisfy, so that a wider route must not serve these; `None` if there are no
     /// such requests, or if it is unknown which ones.
-    pub(super) rest: Option<Conditions>,
+    pub(super) rest: Option<Box<Conditions>>,
 }
 
 /// The conditions of a list.
@@ -221,7 +221,7 @@ impl Conditions {
             None => Ok(both),
             Some(message) => Err(Misfit {
                 message,
-                rest: (!both.is_default()).then_some(both),
+                rest: (!both.is_default()).then(|| Box::new(both)),
             }),
         }
     }

@@ -150,12 +150,12 @@ pub(super) fn tree(
         shared: false,
         exceeded: false,
     };
-    walk.from_root(root);
+    walk.start(root);
     if walk.exceeded {
         walk.tree = Tree::default();
         walk.left = LIMIT;
         walk.shared = true;
-        walk.from_root(root);
+        walk.start(root);
     }
     walk.connections(root);
     walk.tree
@@ -174,7 +174,8 @@ struct Walk<'a, 'r> {
 }
 
 impl Walk<'_, '_> {
-    fn from_root(&mut self, root: &ObjectKey) {
+    /// Walks from the root.
+    fn start(&mut self, root: &ObjectKey) {
         if let Some(links) = self.reader.get(self.links, root) {
             let own = Budget {
                 links: 0,
@@ -230,7 +231,7 @@ impl Walk<'_, '_> {
             Err(Misfit { message, rest }) => {
                 let message = format!("together with the inclusions around it: {message}");
                 self.report(key, Finding::error(About::INCLUDE, &field, message));
-                self.tree.dead_ends.extend(rest.map(Arc::new));
+                self.tree.dead_ends.extend(rest.map(Arc::from));
                 return ControlFlow::Continue(());
             }
         };

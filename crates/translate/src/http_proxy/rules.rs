@@ -99,7 +99,7 @@ fn placed(
             };
             let misfit = Misfit {
                 message: message.to_owned(),
-                rest: Some(both),
+                rest: Some(Box::new(both)),
             };
             Err((About::PREFIX, part, misfit))
         }
