@@ -122,7 +122,7 @@ impl Object {
                 && owns(object)
                 && !(has_proxy && object.kind == Kind::HttpProxy && object.host != host)
         });
-        let mut rules: Vec<_> = candidates
+        let rules: Vec<_> = candidates
             .flat_map(|object| {
                 let rules = object.rules.iter().enumerate();
                 rules.map(move |(at, rule)| {
@@ -133,8 +133,8 @@ impl Object {
             })
             .filter(|(_, rule, kind)| rule.matches(*kind, path))
             .collect();
-        rules.sort_by(|(one, ..), (two, ..)| one.cmp(two));
-        rules.first().map(|(_, rule, _)| rule.backend)
+        let first = rules.iter().min_by_key(|(key, ..)| *key);
+        first.map(|(_, rule, _)| rule.backend)
     }
 
     fn json(&self) -> Value {
@@ -370,9 +370,10 @@ fn requests_go_where_the_precedence_of_objects_says() {
     let result = runner.run(&objects(), |objects| {
         let all = objects.iter().map(Object::json);
         let set = Set::new(common.iter().cloned().chain(all));
+        let mut rig = rig.borrow_mut();
+        let mut client = client.borrow_mut();
         let done = runtime.block_on(async {
-            rig.borrow_mut().change_to(&set).await?;
-            let mut client = client.borrow_mut();
+            rig.change_to(&set).await?;
             for host in REQUESTED {
                 for path in PATHS {
                     let expected = Object::answer(&objects, host, path);
