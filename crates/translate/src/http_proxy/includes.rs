@@ -269,7 +269,7 @@ impl Walk<'_, '_> {
         };
         self.exceeded = true;
         let message = format!(
-            "a host can have at most {limit}, of which each include of its root gets a share; requests for this include get 502"
+            "a host can have at most {limit}, shared by the includes of its root; requests for this include get 502 until there are fewer"
         );
         self.report(key, Finding::error(About::LIMIT, field, message));
         false
