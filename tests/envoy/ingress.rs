@@ -197,7 +197,8 @@ async fn hosts_with_tls_are_served_with_and_without_it() {
         ("a.example.com", "/other", "other"),
         ("a.example.com", "/", "default"),
         ("b.example.com", "/", "wild"),
-        ("a.b.example.com", "/", "default"),
+        // A wildcard stands for one label, also for the default backend.
+        ("a.b.example.com", "/", "404"),
         ("bare.example.org", "/", "default"),
         ("plain.org", "/", "no response"),
     ] {
