@@ -17,6 +17,8 @@ use sesame_testkit::api_server::{ApiServer, Channel};
 
 const GATEWAYS: &str = "gateway.networking.k8s.io";
 
+const SESAME: &str = "projectsesame.io";
+
 /// Sesame's own namespace.
 const OWN: &str = "sesame-system";
 
@@ -50,6 +52,11 @@ const ALLOWED: &[Request] = &[
     (READ, GATEWAYS, "httproutes", "", ""),
     (READ, GATEWAYS, "grpcroutes", "", ""),
     (READ, GATEWAYS, "referencegrants", "", ""),
+    (READ, SESAME, "httpproxies", "", ""),
+    (READ, SESAME, "tlscertificatedelegations", "", ""),
+    (READ, SESAME, "extensionservices", "", ""),
+    (READ, "networking.k8s.io", "ingresses", "", ""),
+    (READ, "networking.k8s.io", "ingressclasses", "", ""),
     (READ, "", "namespaces", "", ""),
     (READ, "", "services", "", ""),
     (READ, "discovery.k8s.io", "endpointslices", "", ""),
@@ -63,6 +70,16 @@ const ALLOWED: &[Request] = &[
     (&["get"], GATEWAYS, "httproutes", SHOP, "shop"),
     (&["patch"], GATEWAYS, "httproutes/status", SHOP, "shop"),
     (&["patch"], GATEWAYS, "grpcroutes/status", SHOP, "shop"),
+    (&["get"], SESAME, "httpproxies", SHOP, "shop"),
+    (&["patch"], SESAME, "httpproxies/status", SHOP, "shop"),
+    (&["get"], "networking.k8s.io", "ingresses", SHOP, "shop"),
+    (
+        &["patch"],
+        "networking.k8s.io",
+        "ingresses/status",
+        SHOP,
+        "shop",
+    ),
     // fleets
     (MANAGE, "", "serviceaccounts", SHOP, ""),
     (MANAGE, "", "configmaps", SHOP, ""),
@@ -71,6 +88,9 @@ const ALLOWED: &[Request] = &[
     (MANAGE, "apps", "daemonsets", SHOP, ""),
     (MANAGE, "policy", "poddisruptionbudgets", SHOP, ""),
     (MANAGE, "autoscaling", "horizontalpodautoscalers", SHOP, ""),
+    // the default fleet
+    (MANAGE, "", "services", OWN, ""),
+    (MANAGE, "apps", "deployments", OWN, ""),
     // identity
     (
         &["create", "delete", "get", "update"],
@@ -115,6 +135,28 @@ const ALLOWED: &[Request] = &[
 
 /// Requests that would make Sesame's service account a target, or that only a bug would cause.
 const DENIED: &[Request] = &[
+    (
+        &["patch"],
+        SESAME,
+        "tlscertificatedelegations/status",
+        SHOP,
+        "shop",
+    ),
+    (&["patch"], SESAME, "extensionservices/status", SHOP, "shop"),
+    (
+        &["create", "patch", "update", "delete"],
+        SESAME,
+        "httpproxies",
+        SHOP,
+        "shop",
+    ),
+    (
+        &["create", "patch", "update", "delete"],
+        "networking.k8s.io",
+        "ingresses",
+        SHOP,
+        "shop",
+    ),
     (
         &["create", "patch", "update", "delete"],
         GATEWAYS,

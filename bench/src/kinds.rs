@@ -49,6 +49,8 @@ pub(crate) enum Kind {
     Grpc,
     Tls,
     Tcp,
+    Proxy,
+    Ingress,
 }
 
 impl Kind {
@@ -58,6 +60,8 @@ impl Kind {
             Self::Grpc => "GRPCRoute",
             Self::Tls => "TLSRoute",
             Self::Tcp => "TCPRoute",
+            Self::Proxy => "HTTPProxy",
+            Self::Ingress => "Ingress",
         }
     }
 }
@@ -84,7 +88,7 @@ pub(crate) fn run(settings: &Settings) -> Result<Vec<Figure>> {
             continue;
         }
         let endpoint = match kind {
-            Kind::Http | Kind::Grpc => backend.address(),
+            Kind::Http | Kind::Grpc | Kind::Proxy | Kind::Ingress => backend.address(),
             Kind::Tls | Kind::Tcp => echo.tcp,
         };
         let measured = measure(settings, *kind, endpoint)?;
@@ -100,8 +104,9 @@ fn measure(settings: &Settings, kind: Kind, endpoint: SocketAddr) -> Result<Meas
         "kinds: changes with {count} objects of kind {}",
         kind.name()
     );
-    let local = Local::start(
+    let local = Local::start_at(
         settings,
+        site::port_offset(kind),
         site::files(kind, count, endpoint)
             .iter()
             .map(|(name, objects)| (name.clone(), &objects[..])),

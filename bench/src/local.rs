@@ -59,9 +59,19 @@ impl Used {
 }
 
 impl Local {
-    /// Starts it with these files, and waits until Envoy has ACKed everything. The objects have one Gateway.
+    /// Starts it with these files, and waits until Envoy has ACKed everything. The objects have one Gateway, or
+    /// the default fleet serves them.
     pub(crate) fn start<'a>(
         settings: &Settings,
+        files: impl IntoIterator<Item = (String, &'a [Value])>,
+    ) -> Result<Self> {
+        Self::start_at(settings, 0, files)
+    }
+
+    /// [`start`](Self::start), with a number that Sesame adds to all ports.
+    pub(crate) fn start_at<'a>(
+        settings: &Settings,
+        port_offset: u16,
         files: impl IntoIterator<Item = (String, &'a [Value])>,
     ) -> Result<Self> {
         let sesame = binary(settings)?;
@@ -75,6 +85,7 @@ impl Local {
         let child = Command::new(&sesame)
             .args(["local", "--output", "json", "--concurrency", "1"])
             .args(["--admin", &SocketAddr::new(ADDRESS, ADMIN).to_string()])
+            .args(["--port-offset", &port_offset.to_string()])
             .arg(folder.path().join("objects"))
             .env(
                 binary::ENVIRONMENT,

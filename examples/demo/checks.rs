@@ -14,8 +14,7 @@ const WEIGHED: usize = 400;
 
 /// Sends all requests and prints them with their responses. Returns whether all are correct.
 pub(crate) async fn run(gateway: &Gateway, backends: &[Backend]) -> bool {
-    let plain = SocketAddr::new(gateway.address(), 8080);
-    let secure = SocketAddr::new(gateway.address(), 8443);
+    let (plain, secure) = (gateway.plain(), gateway.secure());
     let [shop, _, audit] = backends else {
         return false;
     };
@@ -68,6 +67,11 @@ pub(crate) async fn run(gateway: &Gateway, backends: &[Backend]) -> bool {
             foreign(plain).await,
         ),
     ];
+    summarise(&checks)
+}
+
+/// Prints how many are correct. Returns whether all are.
+pub(crate) fn summarise(checks: &[bool]) -> bool {
     let wrong = checks.iter().filter(|&&right| !right).count();
     match wrong {
         0 => println!("\nAll {} responses are correct.", checks.len()),
@@ -77,7 +81,7 @@ pub(crate) async fn run(gateway: &Gateway, backends: &[Backend]) -> bool {
 }
 
 /// Prints a result.
-fn report(name: &str, asked: &str, outcome: Result<String>) -> bool {
+pub(crate) fn report(name: &str, asked: &str, outcome: Result<String>) -> bool {
     let (mark, result) = match &outcome {
         Ok(result) => ("ok   ", result.clone()),
         Err(error) => ("WRONG", format!("{error:#}")),
@@ -87,7 +91,7 @@ fn report(name: &str, asked: &str, outcome: Result<String>) -> bool {
 }
 
 /// Fails unless the status is as expected.
-fn expect(response: &Response, status: u16) -> Result<()> {
+pub(crate) fn expect(response: &Response, status: u16) -> Result<()> {
     ensure!(
         response.status.as_u16() == status,
         "expected {status}, got {}",

@@ -1,12 +1,13 @@
 //! Sesame as a child process.
 
 use std::env;
-use std::net::{IpAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use serde_json::Value;
 use sesame_testkit::client::{Request, send};
 use tokio::net::TcpStream;
 use tokio::process::{Child, Command};
@@ -18,15 +19,44 @@ const START: Duration = Duration::from_secs(60);
 /// Time limit for shutting down Sesame and its Envoy.
 const END: Duration = Duration::from_secs(30);
 
-/// `sesame local`, serving the quickstart.
+/// A folder that `sesame local` serves, and how.
+pub(crate) struct Example {
+    /// The folder.
+    pub(crate) folder: &'static str,
+    /// Added to the ports of the objects, for those below 1024.
+    pub(crate) port_offset: u16,
+    /// Ports of Envoy, without TLS and with it.
+    pub(crate) ports: (u16, u16),
+    /// The address in the statuses of these objects, once they are served.
+    pub(crate) address: fn(&Value) -> Option<IpAddr>,
+}
+
+/// The quickstart, served by the Gateway `web`.
+pub(crate) const QUICKSTART: Example = Example {
+    folder: "examples/quickstart",
+    port_offset: 0,
+    ports: (8080, 8443),
+    address: of_gateway,
+};
+
+/// An Ingress and HTTPProxies, served by the default fleet.
+pub(crate) const INGRESS: Example = Example {
+    folder: "examples/ingress",
+    port_offset: 10_000,
+    ports: (10_080, 10_443),
+    address: of_ingress,
+};
+
+/// `sesame local`, serving an example.
 pub(crate) struct Gateway {
     child: Child,
+    example: Example,
     address: IpAddr,
 }
 
 impl Gateway {
-    /// Starts it and waits until the Gateway is programmed and listens.
-    pub(crate) async fn start() -> Result<Self> {
+    /// Starts it and waits until it serves the example.
+    pub(crate) async fn start(example: Example) -> Result<Self> {
         // A free port, which Sesame binds shortly afterwards.
         let admin = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
         let sesame =
@@ -34,7 +64,9 @@ impl Gateway {
         let mut child = Command::new(&sesame)
             .args([
                 "local",
-                "examples/quickstart",
+                example.folder,
+                "--port-offset",
+                &example.port_offset.to_string(),
                 "--admin",
                 &admin.to_string(),
             ])
@@ -51,18 +83,23 @@ impl Gateway {
         let deadline = Instant::now() + START;
         loop {
             if let Some(status) = child.try_wait()? {
-                bail!("sesame exited ({status}) before the Gateway was programmed; see above");
+                bail!("sesame exited ({status}) before it served the example; see above");
             }
             if let Ok(response) = send(admin, &Request::get("admin", "/status")).await
-                && let Some(address) = programmed(&response.json())
-                && listens(address).await
+                && let Some(address) = (example.address)(&response.json())
+                && listens(address, example.ports).await
             {
-                return Ok(Self { child, address });
+                return Ok(Self {
+                    child,
+                    example,
+                    address,
+                });
             }
             if Instant::now() > deadline {
                 child.kill().await?;
                 bail!(
-                    "Gateway web did not listen within {} s; see above",
+                    "{} was not served within {} s; see above",
+                    example.folder,
                     START.as_secs()
                 );
             }
@@ -70,9 +107,19 @@ impl Gateway {
         }
     }
 
-    /// The Gateway's address.
+    /// Envoy's address.
     pub(crate) fn address(&self) -> IpAddr {
         self.address
+    }
+
+    /// Where Envoy serves HTTP.
+    pub(crate) fn plain(&self) -> SocketAddr {
+        SocketAddr::new(self.address, self.example.ports.0)
+    }
+
+    /// Where Envoy serves HTTPS.
+    pub(crate) fn secure(&self) -> SocketAddr {
+        SocketAddr::new(self.address, self.example.ports.1)
     }
 
     /// Waits for Ctrl-C or for Sesame to exit.
@@ -105,18 +152,28 @@ impl Gateway {
 }
 
 /// Whether the ports are open: Envoy opens them shortly after accepting the listeners.
-async fn listens(address: IpAddr) -> bool {
-    TcpStream::connect((address, 8080)).await.is_ok()
-        && TcpStream::connect((address, 8443)).await.is_ok()
+async fn listens(address: IpAddr, (plain, secure): (u16, u16)) -> bool {
+    TcpStream::connect((address, plain)).await.is_ok()
+        && TcpStream::connect((address, secure)).await.is_ok()
+}
+
+/// The status of an object.
+fn status<'a>(statuses: &'a Value, kind: &str, name: &str) -> Option<&'a Value> {
+    let mut entries = statuses.as_array()?.iter();
+    let entry = entries.find(|entry| entry["kind"] == kind && entry["metadata"]["name"] == name)?;
+    Some(&entry["status"])
+}
+
+/// The address of the Ingress `docs`.
+fn of_ingress(statuses: &Value) -> Option<IpAddr> {
+    let status = status(statuses, "Ingress", "docs")?;
+    let address = &status["loadBalancer"]["ingress"][0]["ip"];
+    address.as_str()?.parse().ok()
 }
 
 /// The address of the Gateway `web`, once it is programmed.
-fn programmed(statuses: &serde_json::Value) -> Option<IpAddr> {
-    let gateway = statuses
-        .as_array()?
-        .iter()
-        .find(|entry| entry["kind"] == "Gateway" && entry["metadata"]["name"] == "web")?;
-    let status = &gateway["status"];
+fn of_gateway(statuses: &Value) -> Option<IpAddr> {
+    let status = status(statuses, "Gateway", "web")?;
     let holds = |name: &str| {
         let conditions = status["conditions"].as_array();
         conditions.is_some_and(|all| {

@@ -1,4 +1,4 @@
-//! Runs the quickstart: backends, Sesame on `examples/quickstart`, and requests through a real Envoy.
+//! Runs an example: backends, Sesame on the files in its folder, and requests through a real Envoy.
 //!
 //! In: a `sesame` binary next to this program. Out: a result for each request; with `--once` an exit status, otherwise
 //! a running gateway to try out.
@@ -8,6 +8,7 @@
 
 mod checks;
 mod gateway;
+mod ingress;
 
 use std::net::SocketAddr;
 use std::process::ExitCode;
@@ -16,18 +17,21 @@ use anyhow::{Context, Result};
 use clap::Parser;
 use sesame_testkit::backend::Backend;
 
-use crate::gateway::Gateway;
+use crate::gateway::{Gateway, INGRESS, QUICKSTART};
 
-/// Run examples/quickstart and check some responses.
+/// Run an example and check some responses.
 #[derive(Parser)]
 #[command(name = "demo")]
 struct Args {
     /// Exit after checking the responses
     #[arg(long)]
     once: bool,
+    /// Run examples/ingress instead of examples/quickstart
+    #[arg(long)]
+    ingress: bool,
 }
 
-/// The backends of `examples/quickstart/backends.yaml`.
+/// The backends in each example's `backends.yaml`.
 const BACKENDS: [(&str, &str); 3] = [
     ("shop", "127.0.0.1:18081"),
     ("shop-next", "127.0.0.1:18082"),
@@ -65,14 +69,22 @@ async fn run(args: &Args) -> Result<bool> {
             .join(", ")
     );
 
-    let mut gateway = Gateway::start().await?;
+    let example = if args.ingress { INGRESS } else { QUICKSTART };
+    let folder = example.folder;
+    let mut gateway = Gateway::start(example).await?;
     println!(
-        "Sesame serves examples/quickstart on {}. Checking responses:\n",
+        "Sesame serves {folder} on {}. Checking responses:\n",
         gateway.address()
     );
-    let right = checks::run(&gateway, &backends).await;
+    let right = match args.ingress {
+        true => ingress::run(&gateway).await,
+        false => checks::run(&gateway, &backends).await,
+    };
     if !args.once {
-        what_next(&gateway);
+        match args.ingress {
+            true => ingress::what_next(&gateway),
+            false => what_next(&gateway),
+        }
         gateway.stay().await?;
     }
     gateway.stop().await?;

@@ -22,7 +22,7 @@ pub(super) fn validation(world: &mut World) {
         ("gateway terminations", 1),
         ("listener_set parent", 1),
         ("listener", 2),
-        ("fleet", 1),
+        ("gateway fleet", 1),
         ("gateway status", 1),
     ];
     costs(
@@ -33,6 +33,7 @@ pub(super) fn validation(world: &mut World) {
             &[
                 ("parameters", 1),
                 ("authority state", 1),
+                ("trust bundle of secret", 1),
                 ("frontend", 1),
                 ("client trust bundle", 1),
                 ("envoy.trust_bundles", 1),
@@ -46,6 +47,7 @@ pub(super) fn validation(world: &mut World) {
         &[
             ("parameters", 1),
             ("authority state", 1),
+            ("trust bundle of secret", 1),
             ("frontend", 1),
             ("client trust bundle", 1),
             ("envoy.trust_bundles", 1),

@@ -3,8 +3,10 @@
 
 mod clients;
 mod connections;
+mod ingresses;
 mod pods;
 mod policies;
+mod proxies;
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -148,7 +150,7 @@ fn full_world() -> World {
 }
 
 /// Unions of tables or keys. They run for the keys that changed in a source, so the sources' counts cover them.
-const UNIONS: [&str; 17] = [
+const UNIONS: [&str; 21] = [
     "claims",
     "attach points",
     "terminations",
@@ -166,6 +168,10 @@ const UNIONS: [&str; 17] = [
     "fleet's certificates",
     "targets of policies",
     "backends in use",
+    "route statuses",
+    "attachments without gateway",
+    "all terminations",
+    "listeners",
 ];
 
 /// Number of keys that ran, per stage.

@@ -43,6 +43,7 @@ pub(crate) fn policies(world: &mut World) {
                 ("authority state", 1),
                 ("backend_tls_policy state", 1),
                 ("trust bundle", 1),
+                ("trust bundle of secret", 1),
                 ("envoy.trust_bundles", 1),
                 ("http rules", 1),
                 ("http refused", 1),
@@ -73,6 +74,7 @@ pub(crate) fn policies(world: &mut World) {
             ("authority state", 1),
             ("backend_tls_policy state", 1),
             ("trust bundle", 1),
+            ("trust bundle of secret", 1),
             ("envoy.trust_bundles", 1),
         ],
         &["Secret ca:default/tls"],
@@ -172,7 +174,7 @@ pub(crate) fn client_certificates(world: &mut World) {
         ("gateway terminations", 1),
         ("gateway status", 1),
         ("listener_set parent", 1),
-        ("fleet", 1),
+        ("gateway fleet", 1),
     ];
     let own: &[(&str, usize)] = &[
         ("certificate state", 1),

@@ -20,6 +20,8 @@ mod grpc;
 mod harness;
 mod headers;
 mod hostnames;
+mod http_proxy;
+mod ingress;
 mod listener_filters;
 mod listener_sets;
 mod mirrors;

@@ -16,6 +16,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 use sesame_api::{Object, ObjectKey};
 use sesame_control::{Options, Translation, translate};
+use sesame_translate::problem::Notices;
 
 use crate::yaml::Node;
 
@@ -70,10 +71,29 @@ impl Outcome {
             out.push(("refused".to_owned(), Node::List(refused)));
         }
         out.push(("status".to_owned(), status::all(self, shared, constants)));
+        out.push(("notices".to_owned(), notices(&self.translation)));
         out.push(("envoy".to_owned(), resources::all(self, shared, constants)));
         out.retain(|(_, node)| !node.is_empty());
         Node::Map(out)
     }
+}
+
+/// What is wrong with objects whose status has no place for it.
+fn notices(translation: &Translation) -> Node {
+    let of_object = |notices: &Notices| {
+        let lists = [("errors", &notices.errors), ("warnings", &notices.warnings)];
+        let lists = lists.into_iter().map(|(name, list)| {
+            let list = list.iter().map(|notice| Node::text(notice.to_string()));
+            (name.to_owned(), Node::List(list.collect()))
+        });
+        Node::Map(lists.filter(|(_, list)| !list.is_empty()).collect())
+    };
+    let objects = translation.notices.iter();
+    Node::Map(
+        objects
+            .map(|(key, notices)| (key.to_string(), of_object(notices)))
+            .collect(),
+    )
 }
 
 /// Values that are the same in every outcome, by name.

@@ -96,6 +96,7 @@ pub fn differences(a: &World, b: &World) -> Vec<String> {
         fleet_certificates,
         pod_services,
         statuses,
+        notices,
     );
     compare("resources", &a.resources, &b.resources, &mut out);
     out

@@ -12,6 +12,9 @@ pub(crate) struct Args {
     /// Exit after checking the responses: with status 0 if all are correct, otherwise 1
     #[arg(long)]
     once: bool,
+    /// Run examples/ingress, with an Ingress and HTTPProxies, instead of the quickstart
+    #[arg(long)]
+    ingress: bool,
     /// Use this Envoy instead of the downloaded one
     #[arg(long, value_name = "PATH")]
     envoy: Option<PathBuf>,
@@ -31,6 +34,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let mut demo = cargo::built("debug", "demo");
     if args.once {
         demo.arg("--once");
+    }
+    if args.ingress {
+        demo.arg("--ingress");
     }
     demo.env("SESAME_ENVOY", envoy);
     cargo::run(demo, "the demo failed")

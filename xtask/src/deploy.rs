@@ -1,9 +1,10 @@
-//! `cargo xtask deploy`: renders `deploy/manifests` from `deploy/chart`.
+//! `cargo xtask deploy`: generates the CRDs of Sesame's own kinds, and renders `deploy/manifests` from `deploy/chart`.
 //!
-//! In: the chart, Helm. Out: the manifests, or an error if they are stale or break a rule. `rbac` compares their
+//! In: the types of the kinds, the chart, Helm. Out: the CRDs and the manifests, or an error if they are stale or break a rule. `rbac` compares their
 //! permissions with an API server's audit log.
 
 mod chart;
+mod crds;
 #[cfg(test)]
 mod example;
 pub(crate) mod helm;
@@ -39,7 +40,10 @@ enum Command {
 /// Renders or checks the manifests, or runs the subcommand.
 pub(crate) fn run(args: &Args) -> Result<()> {
     match &args.command {
-        None => chart::run(&helm::obtain()?, args.check),
+        None => {
+            crds::run(args.check)?;
+            chart::run(&helm::obtain()?, args.check)
+        }
         Some(Command::Helm) => {
             println!("{}", helm::obtain()?.display());
             Ok(())

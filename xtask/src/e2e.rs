@@ -6,6 +6,7 @@
 mod drift;
 mod envoys;
 mod experimental;
+mod ingress;
 mod installs;
 mod load;
 mod network;
@@ -50,6 +51,8 @@ enum Test {
     Manifests,
     /// Envoys get labels and parameters, and keep running if the parameters are invalid
     Parameters,
+    /// The default fleet serves Ingresses and HTTPProxies, and is removed with the last of them
+    Ingress,
     /// Edited and deleted fleet objects are restored
     Drift,
     /// Envoys roll out and scale
@@ -129,6 +132,7 @@ impl Test {
         match self {
             Self::Helm | Self::Manifests | Self::Rights => bail!("this test has already run"),
             Self::Parameters => parameters::chosen(scene),
+            Self::Ingress => ingress::ingress(scene),
             Self::Drift => drift::drift(scene),
             Self::Envoys => envoys::envoys(scene),
             Self::Leader => replicas::leader(scene),

@@ -24,7 +24,7 @@ use sesame_tools::{cluster, envoy, image};
 #[derive(Parser)]
 #[command(name = "cargo xtask", bin_name = "cargo xtask")]
 enum Command {
-    /// Run the quickstart with a real Envoy, and check some responses
+    /// Run an example with a real Envoy, and check some responses
     Demo(demo::Args),
     /// Run all tests that don't need a cluster
     Test(test::Args),

@@ -14,7 +14,6 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;
 
 use super::{BACKEND, Kind, PACE, PATIENCE, site};
-use crate::local::ADDRESS;
 
 /// A client. HTTP requests and gRPC calls share one connection; every other request has its own.
 pub(super) struct Client {
@@ -52,10 +51,12 @@ impl Client {
 
     /// The name of the backend of the route `index`; `None` if Envoy has no route.
     pub(super) fn ask(&mut self, index: usize) -> Result<Option<String>> {
-        let address = SocketAddr::new(ADDRESS, site::port(self.kind, index));
+        let address = site::address(self.kind, index);
         let path = format!("/{}/Get", site::CALLED);
         match self.kind {
-            Kind::Http => self.send(address, &Request::get(&many::host(index), &path)),
+            Kind::Http | Kind::Proxy | Kind::Ingress => {
+                self.send(address, &Request::get(&many::host(index), &path))
+            }
             Kind::Grpc => {
                 let call = Request::get(&many::host(index), &path).method("POST");
                 self.send(address, &call.header("content-type", "application/grpc"))

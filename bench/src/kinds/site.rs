@@ -1,6 +1,6 @@
-//! A Gateway with many routes of one kind.
+//! A Gateway with many routes of one kind, or many HTTPProxies or Ingresses.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 
 use serde_json::{Value, json};
 use sesame_testkit::many::{self, GATEWAY, NAMESPACE, SERVICE_PORT};
@@ -8,7 +8,7 @@ use sesame_testkit::many::{self, GATEWAY, NAMESPACE, SERVICE_PORT};
 use super::Kind;
 use crate::local;
 
-/// The port of the Gateway's only listener, or of the first route.
+/// The port of the Gateway's only listener or of the default fleet, or below that of the first route.
 const PORT: u16 = 10_000;
 /// Listeners of a ListenerSet.
 const IN_A_SET: usize = 64;
@@ -19,17 +19,36 @@ pub(super) const CALLED: &str = "shop.Users";
 /// The Service of the new route.
 const SERVICE: &str = "new";
 
+/// What is added to the ports of the default fleet, which are below 1024.
+pub(super) fn port_offset(kind: Kind) -> u16 {
+    match kind {
+        Kind::Proxy | Kind::Ingress => PORT - 80,
+        Kind::Http | Kind::Grpc | Kind::Tls | Kind::Tcp => 0,
+    }
+}
+
+/// Where the route `index` is served.
+pub(super) fn address(kind: Kind, index: usize) -> SocketAddr {
+    match kind {
+        // The default fleet has the first address that no Gateway has.
+        Kind::Proxy | Kind::Ingress => SocketAddr::new(Ipv4Addr::LOCALHOST.into(), PORT),
+        Kind::Http | Kind::Grpc | Kind::Tls | Kind::Tcp => {
+            SocketAddr::new(local::ADDRESS, port(kind, index))
+        }
+    }
+}
+
 /// The port of the route `index`.
-pub(super) fn port(kind: Kind, index: usize) -> u16 {
+fn port(kind: Kind, index: usize) -> u16 {
     match kind {
         Kind::Tcp => PORT + 1 + index as u16,
-        Kind::Http | Kind::Grpc | Kind::Tls => PORT,
+        _ => PORT,
     }
 }
 
 /// Files with a Gateway, `count` routes with their Services, and a Service for another route.
 pub(super) fn files(kind: Kind, count: usize, endpoint: SocketAddr) -> Vec<(String, Vec<Value>)> {
-    let mut shared = vec![gateway(kind)];
+    let mut shared = Vec::from_iter(gateway(kind));
     if kind == Kind::Tcp {
         shared.extend(listener_sets(count + 1));
     }
@@ -52,15 +71,16 @@ pub(super) fn route(kind: Kind, index: usize) -> Value {
     of(kind, &many::name(index), index, SERVICE)
 }
 
-fn gateway(kind: Kind) -> Value {
+fn gateway(kind: Kind) -> Option<Value> {
     let listener = match kind {
+        Kind::Proxy | Kind::Ingress => return None,
         Kind::Http | Kind::Grpc => json!({"name": "http", "protocol": "HTTP", "port": PORT}),
         Kind::Tls => {
             json!({"name": "tls", "protocol": "TLS", "port": PORT, "tls": {"mode": "Passthrough"}})
         }
         Kind::Tcp => json!({"name": "tcp", "protocol": "TCP", "port": PORT}),
     };
-    local::gateway(&[listener])
+    Some(local::gateway(&[listener]))
 }
 
 /// ListenerSets with a TCP listener for each route.
@@ -89,6 +109,39 @@ fn set_name(number: usize) -> String {
 }
 
 fn of(kind: Kind, name: &str, index: usize, service: &str) -> Value {
+    let metadata = json!({"namespace": NAMESPACE, "name": name});
+    match kind {
+        Kind::Proxy => {
+            return json!({
+                "apiVersion": "projectsesame.io/v1",
+                "kind": kind.name(),
+                "metadata": metadata,
+                "spec": {
+                    "ingressClassName": "sesame",
+                    "virtualhost": {"fqdn": many::host(index)},
+                    "routes": [{"services": [{"name": service, "port": SERVICE_PORT}]}],
+                },
+            });
+        }
+        Kind::Ingress => {
+            let port = json!({"number": SERVICE_PORT});
+            let path = json!({
+                "path": "/",
+                "pathType": "Prefix",
+                "backend": {"service": {"name": service, "port": port}},
+            });
+            return json!({
+                "apiVersion": "networking.k8s.io/v1",
+                "kind": kind.name(),
+                "metadata": metadata,
+                "spec": {
+                    "ingressClassName": "sesame",
+                    "rules": [{"host": many::host(index), "http": {"paths": [path]}}],
+                },
+            });
+        }
+        Kind::Http | Kind::Grpc | Kind::Tls | Kind::Tcp => {}
+    }
     let mut route = many::route(name, &many::host(index), &[(service, 1)]);
     route["kind"] = kind.name().into();
     let spec = &mut route["spec"];
@@ -96,7 +149,7 @@ fn of(kind: Kind, name: &str, index: usize, service: &str) -> Value {
         // The same paths as those of the calls.
         Kind::Http => spec["rules"][0]["matches"][0]["path"]["value"] = format!("/{CALLED}").into(),
         Kind::Grpc => spec["rules"][0]["matches"] = json!([{"method": {"service": CALLED}}]),
-        Kind::Tls | Kind::Tcp => {
+        _ => {
             spec["rules"] = json!([{"backendRefs": [{"name": service, "port": SERVICE_PORT}]}]);
         }
     }

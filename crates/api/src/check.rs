@@ -1,27 +1,33 @@
 //! Validation of objects from files: bounds, patterns and cross-field rules.
 //!
 //! In: a decoded object. Out: nothing, or the first problem and its path. The rules come from the
-//! Gateway API v1.7.0 CRDs (patterns, bounds and CEL rules that both channels share) and from the
-//! API server's validation of built-in kinds. Enum values are not checked; translation reports
-//! unknown ones. Objects from an API server are not validated again.
+//! Gateway API v1.7.0 CRDs (patterns, bounds and CEL rules that both channels share), from the CRDs of
+//! Sesame's own kinds, and from the API server's validation of built-in kinds. Enum values of the Gateway API
+//! are not checked; translation reports unknown ones. Objects from an API server are not validated again.
 
 mod core;
+pub(crate) mod extension_service;
 mod filter;
 pub(crate) mod gateway;
+pub(crate) mod http_proxy;
 pub(crate) mod http_route;
+pub(crate) mod ingress;
 pub(crate) mod policy;
 mod reference;
 pub(crate) mod route;
 mod text;
+pub(crate) mod tls_certificate_delegation;
 pub(crate) mod xbackend;
 
 use std::collections::HashSet;
+use std::fmt;
 use std::hash::Hash;
 
 use crate::decode::PathSegment;
 use crate::kind::Kind;
 
 pub(crate) use core::{endpoint_slice, service};
+pub(crate) use text::is_label;
 pub use text::{is_header_name, is_hostname, is_precise_hostname};
 
 /// The first problem found in an object.
@@ -54,6 +60,20 @@ fn ensure(holds: bool, message: &str) -> Check {
     if holds { Ok(()) } else { fail(message) }
 }
 
+/// Fails unless a field that may be missing has one of the well-known values. Only for Sesame's own kinds and built-in ones: the
+/// Gateway API may add values, which translation reports.
+fn known<T: fmt::Display>(field: &str, value: Option<&T>, words: &[&str]) -> Check {
+    optional(field, value, |value| known_word(&value.to_string(), words))
+}
+
+/// Fails unless the text is one of the words.
+fn known_word(text: &str, words: &[&str]) -> Check {
+    ensure(
+        words.contains(&text),
+        &format!("expected one of {}", words.join(", ")),
+    )
+}
+
 /// Prepends a field to the path of a check's problem.
 pub(crate) fn at(field: &str, check: Check) -> Check {
     check.map_err(|mut problem| {
@@ -63,7 +83,7 @@ pub(crate) fn at(field: &str, check: Check) -> Check {
 }
 
 /// Checks a field that may be missing.
-fn optional<T>(field: &str, value: Option<&T>, check: impl FnOnce(&T) -> Check) -> Check {
+fn optional<T: ?Sized>(field: &str, value: Option<&T>, check: impl FnOnce(&T) -> Check) -> Check {
     value.map_or(Ok(()), |value| at(field, check(value)))
 }
 

@@ -7,8 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::open_enum::open_enum;
 
-/// One condition (meta/v1 Condition).
+/// One condition (meta/v1 Condition). The status writer sets the transition time; [`crate::reason`] has the reasons.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Condition {
     /// The condition type, such as `Accepted`; unique in its list.
@@ -19,15 +20,56 @@ pub struct Condition {
     /// The object's generation when the condition was set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// When `status` last changed. Set by the status writer, not by translation.
+    /// When `status` last changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<String>", extend("format" = "date-time")))]
     pub last_transition_time: Option<Timestamp>,
-    /// The reason, in CamelCase; see [`crate::reason`].
+    /// The reason, in CamelCase.
     #[serde(default)]
     pub reason: Cow<'static, str>,
     /// The reason as a sentence.
     #[serde(default)]
     pub message: Cow<'static, str>,
+    /// What keeps the object from being in effect, at least in part. Only in kinds of Sesame's own.
+    #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
+    pub errors: Box<[SubCondition]>,
+    /// What is in effect but probably not as intended. Only in kinds of Sesame's own.
+    #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
+    pub warnings: Box<[SubCondition]>,
+}
+
+/// An error or a warning in a condition.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct SubCondition {
+    /// What is affected, such as `RouteError`; unique in its list.
+    #[serde(rename = "type")]
+    pub type_: Cow<'static, str>,
+    /// Always `True`.
+    pub status: ConditionStatus,
+    /// The reason, in CamelCase.
+    #[serde(default)]
+    pub reason: Cow<'static, str>,
+    /// The reason as a sentence; several are separated by commas.
+    #[serde(default)]
+    pub message: Cow<'static, str>,
+}
+
+/// A status that consists of conditions.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct ConditionsStatus {
+    /// The condition `Valid`, with all errors and warnings.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[cfg_attr(feature = "schema", schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"])))]
+    pub conditions: Vec<Condition>,
+}
+
+impl ConditionsStatus {
+    /// Whether every field is empty.
+    pub fn is_empty(&self) -> bool {
+        self.conditions.is_empty()
+    }
 }
 
 open_enum! {
@@ -68,6 +110,8 @@ impl Condition {
             last_transition_time: None,
             reason: Cow::Borrowed(reason),
             message: message.into(),
+            errors: Box::default(),
+            warnings: Box::default(),
         }
     }
 
@@ -167,4 +211,12 @@ pub mod policy {
     pub const RESOLVED_REFS: &str = "ResolvedRefs";
     /// All types.
     pub const ALL: [&str; 2] = [ACCEPTED, RESOLVED_REFS];
+}
+
+/// Condition types of Sesame's own kinds.
+pub mod own {
+    /// The whole object is in effect.
+    pub const VALID: &str = "Valid";
+    /// All types.
+    pub const ALL: [&str; 1] = [VALID];
 }

@@ -74,9 +74,11 @@ static CORE_METADATA: Fields = Fields {
     ..Fields::ALL
 };
 
-/// As [`CORE_METADATA`], with the UID and the owners: an XBackend may own a Service.
+/// As [`CORE_METADATA`], with the UID and the owners: an XBackend may own a Service. Of the annotations, those that HTTPProxies and
+/// Ingresses read.
 static SERVICE_METADATA: Fields = Fields {
     only: Some(&[
+        "annotations",
         "name",
         "namespace",
         "labels",
@@ -84,8 +86,27 @@ static SERVICE_METADATA: Fields = Fields {
         "resourceVersion",
         "uid",
     ]),
+    nested: &[(
+        "annotations",
+        &Fields {
+            only: Some(&SERVICE_ANNOTATIONS),
+            ..Fields::ALL
+        },
+    )],
     ..Fields::ALL
 };
+
+/// The annotations of Services that Sesame reads.
+const SERVICE_ANNOTATIONS: [&str; 8] = [
+    "projectsesame.io/max-connections",
+    "projectsesame.io/max-pending-requests",
+    "projectsesame.io/max-requests",
+    "projectsesame.io/max-retries",
+    "projectsesame.io/per-host-max-connections",
+    "projectsesame.io/upstream-protocol.h2",
+    "projectsesame.io/upstream-protocol.h2c",
+    "projectsesame.io/upstream-protocol.tls",
+];
 
 /// The whole spec, and the metadata in [`Meta`](crate::Meta).
 pub(crate) static WHOLE: KeptFields = KeptFields {

@@ -18,6 +18,7 @@ fn parse() -> Vec<Value> {
         include_str!("../testdata/gateway.yaml"),
         include_str!("../testdata/route.yaml"),
         include_str!("../testdata/other.yaml"),
+        include_str!("../testdata/own.yaml"),
     ]
     .iter()
     .flat_map(|text| serde_saphyr::from_multiple::<Value>(text).unwrap())

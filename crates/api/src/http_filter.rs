@@ -24,10 +24,13 @@ pub struct HeaderModifier {
 
 /// A header and its value.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HttpHeader {
     /// The name, case-insensitive.
+    #[cfg_attr(feature = "schema", schemars(length(min = 1, max = 256)))]
     pub name: Arc<str>,
     /// The value.
+    #[cfg_attr(feature = "schema", schemars(length(max = 4096)))]
     pub value: Arc<str>,
 }
 

@@ -13,11 +13,14 @@ use crate::backend_tls_policy::BackendTLSPolicy;
 use crate::backend_traffic_policy::XBackendTrafficPolicy;
 use crate::condition;
 use crate::decode::DecodeError;
+use crate::extension_service::ExtensionService;
 use crate::fields::{self, KeptFields};
 use crate::gateway::Gateway;
 use crate::gateway_class::GatewayClass;
 use crate::grpc_route::GRPCRoute;
+use crate::http_proxy::HTTPProxy;
 use crate::http_route::HTTPRoute;
+use crate::ingress::{Ingress, IngressClass};
 use crate::kind_name::{Group, KindName};
 use crate::l4_route::{TCPRoute, TLSRoute, UDPRoute};
 use crate::listener_set::{ListenerSet, XListenerSet};
@@ -25,6 +28,7 @@ use crate::object::Resource;
 use crate::reference_grant::ReferenceGrant;
 use crate::status::{StatusEntries, StatusOwner};
 use crate::telemetry_policy::XTelemetryPolicy;
+use crate::tls_certificate_delegation::TLSCertificateDelegation;
 use crate::xbackend::XBackend;
 use k8s_openapi::api::certificates::v1::ClusterTrustBundle;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret, Service};
@@ -149,6 +153,11 @@ const fn by_ancestor(limit: usize) -> Option<StatusOwner> {
     }))
 }
 
+/// Sesame's own kinds.
+const OWN: Option<StatusOwner> = Some(StatusOwner::Whole {
+    conditions: &condition::own::ALL,
+});
+
 /// The `apiVersion` of the experimental kinds.
 const EXPERIMENTAL: &str = "gateway.networking.x-k8s.io/v1alpha1";
 
@@ -226,6 +235,34 @@ kinds! {
         plural: "xtelemetrypolicies",
         status: by_ancestor(16),
     }
+    HTTPProxy {
+        api_version: "projectsesame.io/v1",
+        plural: "httpproxies",
+        status: OWN,
+    }
+    TLSCertificateDelegation {
+        api_version: "projectsesame.io/v1",
+        plural: "tlscertificatedelegations",
+        status: OWN,
+    }
+    ExtensionService {
+        api_version: "projectsesame.io/v1alpha1",
+        versions: &["v1alpha1"],
+        plural: "extensionservices",
+        status: OWN,
+    }
+    Ingress {
+        api_version: "networking.k8s.io/v1",
+        plural: "ingresses",
+        serving: Serving::Always,
+        status: Some(StatusOwner::Whole { conditions: &[] }),
+    }
+    IngressClass {
+        api_version: "networking.k8s.io/v1",
+        plural: "ingressclasses",
+        namespaced: false,
+        serving: Serving::Always,
+    }
     Namespace {
         api_version: "v1",
         plural: "namespaces",
@@ -266,12 +303,6 @@ kinds! {
         kept: &fields::CONTENT,
     }
 }
-
-/// Groups and names of kinds without a type yet. Their objects are skipped with a warning.
-const PLANNED: [(&str, &str); 2] = [
-    ("networking.k8s.io", "Ingress"),
-    ("projectsesame.io", "HTTPProxy"),
-];
 
 impl Kind {
     /// The kind's row in the table.
@@ -351,12 +382,6 @@ impl Kind {
         }
     }
 
-    /// Whether serving this kind is planned but not yet supported.
-    pub fn is_planned(api_version: &str, kind: &str) -> bool {
-        let group = api_version.split_once('/').map_or("", |(group, _)| group);
-        PLANNED.contains(&(group, kind))
-    }
-
     /// The kind with this name; names are unique in the table.
     pub(crate) fn from_name(name: &str) -> Option<Kind> {
         Kind::ALL.into_iter().find(|kind| kind.as_str() == name)
@@ -390,8 +415,10 @@ mod tests {
             assert_eq!(Kind::from_group_kind(&Group::from("x"), &kind.into()), None);
             // The API uses English plurals.
             let singular = kind.as_str().to_lowercase();
-            let plural = match (singular.strip_suffix("cy"), singular.ends_with('s')) {
-                (Some(stem), _) => format!("{stem}cies"),
+            let after_consonant = |stem: &&str| !stem.ends_with(['a', 'e', 'o', 'u']);
+            let stem = singular.strip_suffix('y').filter(after_consonant);
+            let plural = match (stem, singular.ends_with('s')) {
+                (Some(stem), _) => format!("{stem}ies"),
                 (None, true) => format!("{singular}es"),
                 (None, false) => format!("{singular}s"),
             };
@@ -406,17 +433,5 @@ mod tests {
         );
         assert_eq!(Kind::from_api("", ""), None);
         assert_eq!(KindName::from("Pod").as_str(), "Pod");
-    }
-
-    #[test]
-    fn planned_kinds_have_no_type() {
-        assert!(Kind::is_planned("networking.k8s.io/v1", "Ingress"));
-        assert!(Kind::is_planned("projectsesame.io/v1", "HTTPProxy"));
-        assert!(!Kind::is_planned("networking.k8s.io/v1", "NetworkPolicy"));
-        assert!(!Kind::is_planned("example.com/v1", "Ingress"));
-        for kind in Kind::ALL {
-            let planned = Kind::is_planned(kind.api_version(), kind.as_str());
-            assert!(!planned, "{kind}");
-        }
     }
 }

@@ -18,6 +18,10 @@ open_enum! {
         Certificates = "certificates.k8s.io",
         /// The group of EndpointSlice.
         Discovery = "discovery.k8s.io",
+        /// The group of Ingress.
+        Networking = "networking.k8s.io",
+        /// The kinds of Sesame's own.
+        Sesame = "projectsesame.io",
     }
 }
 

@@ -6,7 +6,9 @@
 //!
 //! - Gateway API kinds (v1.7.0, both channels) are defined here. They share types such as
 //!   [`ParentReference`], [`BackendRef`], [`RouteFilter`] and [`Listener`].
-//!   Built-in Kubernetes kinds come from `k8s-openapi`.
+//! - Sesame's own kinds are defined here, such as [`HTTPProxy`]. Their CRDs are made from the types, with the feature
+//!   `schema`.
+//! - Built-in Kubernetes kinds come from `k8s-openapi`, except [`Ingress`] and [`IngressClass`].
 //! - Decoding fills in defaults, so a field with a default is never an `Option`.
 //! - Strings with well-known values are enums with an `Other` variant: a value from a later release
 //!   decodes, and translation reports it. Unknown fields are dropped.
@@ -19,8 +21,11 @@ mod backend_traffic_policy;
 mod check;
 pub mod condition;
 mod core_kind;
+#[cfg(feature = "schema")]
+pub mod crd;
 mod decode;
 mod duration;
+mod extension_service;
 pub mod features;
 mod fields;
 mod filter;
@@ -30,7 +35,9 @@ mod gateway;
 mod gateway_class;
 mod grpc_route;
 mod http_filter;
+mod http_proxy;
 mod http_route;
+mod ingress;
 mod key;
 mod kind;
 mod kind_name;
@@ -48,9 +55,11 @@ mod reference_grant;
 mod release;
 mod route;
 mod session;
+mod skip;
 mod status;
 mod strict;
 mod telemetry_policy;
+mod tls_certificate_delegation;
 mod xbackend;
 
 pub use backend_tls_policy::{
@@ -61,9 +70,13 @@ pub use backend_traffic_policy::{
     BackendTrafficPolicySpec, RequestRate, RetryBudget, RetryConstraint, XBackendTrafficPolicy,
 };
 pub use check::{is_header_name, is_hostname, is_precise_hostname};
-pub use condition::{Condition, ConditionStatus};
+pub use condition::{Condition, ConditionStatus, ConditionsStatus, SubCondition};
 pub use decode::{DecodeError, PathSegment, decode_value};
 pub use duration::{Duration, InvalidDuration};
+pub use extension_service::{
+    CircuitBreakerPolicy, ExtensionProtocol, ExtensionProtocolVersion, ExtensionService,
+    ExtensionServiceSpec, ExtensionServiceTarget,
+};
 pub use fields::{Fields, KeptFields};
 pub use filter::{ListenerFilter, RouteFilter};
 pub use gateway::{
@@ -77,9 +90,31 @@ pub use http_filter::{
     Cors, ExternalAuth, ExternalAuthProtocol, ForwardBody, Fraction, GrpcAuth, HeaderModifier,
     HttpAuth, HttpHeader, PathModifier, RedirectScheme, RequestMirror, RequestRedirect, UrlRewrite,
 };
+pub use http_proxy::{
+    AllowedHeader, AuthorizationPolicy, AuthorizationServer, AuthorizationServiceType,
+    CookieRewrite, CookieRewritePolicy, CorsPolicy, CrossSchemeRedirect, DirectResponsePolicy,
+    DnsLookupFamily, ExtensionServiceReference, ForwardClientCertificate, GenericKeyDescriptor,
+    GlobalRateLimitPolicy, HTTPProxy, HeaderHashOptions, HeaderMatchCondition, HeadersPolicy,
+    HttpAuthorization, HttpHealthCheckPolicy, HttpProxyClientValidation, HttpProxyInclude,
+    HttpProxyRoute, HttpProxyService, HttpProxySpec, HttpProxyState, HttpProxyStatus, HttpProxyTls,
+    HttpProxyVirtualHost, HttpStatusRange, InternalRedirectPolicy, IpFilter, IpFilterSource,
+    JwtProvider, JwtVerificationPolicy, LoadBalancerIngress, LoadBalancerPolicy,
+    LoadBalancerPortStatus, LoadBalancerStatus, LoadBalancerStrategy, LocalJwks,
+    LocalRateLimitPolicy, MatchCondition, PathRewritePolicy, QueryParameterHashOptions,
+    QueryParameterMatchCondition, RateLimitDescriptor, RateLimitDescriptorEntry, RateLimitPolicy,
+    RateLimitUnit, RemoteAddressDescriptor, RemoteJwks, ReplacePrefix, RequestBodyBuffer,
+    RequestHashPolicy, RequestHeaderDescriptor, RequestHeaderValueMatchDescriptor,
+    RequestRedirectPolicy, RetryOn, RetryPolicy, SameSite, ServiceProtocol, SlowStartPolicy,
+    TcpHealthCheckPolicy, TcpProxy, TcpProxyInclude, TimeoutPolicy, UpstreamValidation,
+};
 pub use http_route::{
     HTTPRoute, HeaderMatch, HttpMethod, HttpPathMatch, HttpQueryParamMatch, HttpRouteMatch,
     HttpRouteRetry, HttpRouteRule, HttpRouteSpec, HttpRouteTimeouts, MatchType, PathMatchType,
+};
+pub use ingress::{
+    Ingress, IngressBackend, IngressClass, IngressClassSpec, IngressHttp, IngressPath,
+    IngressPathType, IngressResource, IngressRule, IngressService, IngressServicePort, IngressSpec,
+    IngressStatus, IngressTls,
 };
 pub use key::{NamespacedName, ObjectKey};
 pub use kind::{GATEWAY_GROUP, Kind, KindInfo, Object, Serving};
@@ -92,7 +127,7 @@ pub use listener::{
 };
 pub use listener_set::{ListenerSet, ListenerSetSpec, ListenerSetStatus, XListenerSet};
 pub use meta::{LabelOperator, LabelRequirement, LabelSelector, Meta};
-pub use named::references;
+pub use named::{references, secret_name};
 pub use policy_status::{PolicyAncestorStatus, PolicyStatus};
 pub use reference::{
     BackendObjectReference, LocalObjectReference, ObjectReference, ParentGatewayReference,
@@ -112,6 +147,9 @@ pub use status::{LiveStatus, ObjectStatus, StatusEntries, StatusEntry, StatusFie
 pub use telemetry_policy::{
     ParentBasedSampling, SamplingMode, SpanAttribute, SpanAttributeSource, TelemetryPolicySpec,
     TracingConfig, TracingMode, TracingProvider, XTelemetryPolicy,
+};
+pub use tls_certificate_delegation::{
+    CertificateDelegation, TLSCertificateDelegation, TlsCertificateDelegationSpec,
 };
 pub use xbackend::{
     BackendProtocol, BackendTlsMode, EndpointSelector, ExternalHostname, XBackend, XBackendPort,

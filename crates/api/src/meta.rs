@@ -42,12 +42,31 @@ pub struct Meta {
     pub deletion_timestamp: Option<Timestamp>,
 }
 
+/// The annotations with the name of the ingress class, in order of precedence.
+const INGRESS_CLASS_ANNOTATIONS: [&str; 2] = [
+    "projectsesame.io/ingress.class",
+    "kubernetes.io/ingress.class",
+];
+
 impl Meta {
     /// Namespace and name.
     pub fn namespaced_name(&self) -> NamespacedName {
         NamespacedName {
             namespace: self.namespace.clone(),
             name: self.name.clone(),
+        }
+    }
+
+    /// The ingress class of an object with this class in its spec: annotations take precedence, since only objects from
+    /// before the field existed have both.
+    pub fn ingress_class(&self, spec: Option<&Arc<str>>) -> Option<Arc<str>> {
+        let annotations = INGRESS_CLASS_ANNOTATIONS
+            .iter()
+            .filter_map(|name| self.annotations.get(*name));
+        let mut named = annotations.filter(|name| !name.is_empty());
+        match named.next() {
+            Some(name) => Some(name.as_str().into()),
+            None => spec.filter(|name| !name.is_empty()).cloned(),
         }
     }
 }

@@ -6,8 +6,11 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::backend_tls_policy::{BackendTLSPolicy, BackendTlsValidation};
+use crate::check::{self, is_precise_hostname};
 use crate::gateway::{Gateway, GatewayTls};
 use crate::gateway_class::GatewayClass;
+use crate::http_proxy::{HTTPProxy, HttpProxyVirtualHost, UpstreamValidation};
+use crate::ingress::Ingress;
 use crate::key::{NamespacedName, ObjectKey};
 use crate::kind::{Kind, Object};
 use crate::listener::{FrontendTls, Listener};
@@ -21,6 +24,21 @@ pub fn references(object: &Object) -> Vec<ObjectKey> {
     let mut named = Named::default();
     object.resource().references(&mut named);
     named.0.into_iter().collect()
+}
+
+/// The Secret that a reference means: `name`, in the given namespace, or `namespace/name`. `None` if it is not a valid name.
+pub fn secret_name(namespace: &Arc<str>, reference: &str) -> Option<NamespacedName> {
+    let (namespace, name) = match reference.split_once('/') {
+        Some((namespace, name)) => (namespace.into(), name),
+        None => (Arc::clone(namespace), reference),
+    };
+    let name = NamespacedName::new(namespace, name);
+    is_valid(&name).then_some(name)
+}
+
+/// Whether an object can have this name. Names become parts of URLs.
+pub(crate) fn is_valid(name: &NamespacedName) -> bool {
+    check::is_label(&name.namespace) && is_precise_hostname(&name.name)
 }
 
 /// The Secrets and ConfigMaps found so far.
@@ -94,6 +112,63 @@ impl Named {
         }
     }
 
+    pub(crate) fn by_http_proxy(&mut self, proxy: &HTTPProxy) {
+        let (namespace, spec) = (&proxy.meta.namespace, &proxy.spec);
+        if let Some(host) = &spec.virtual_host {
+            self.by_virtual_host(namespace, host);
+        }
+        let of_routes = spec.routes.iter().flat_map(|route| &route.services);
+        let of_connections = spec.tcp_proxy.iter().flat_map(|tcp| &tcp.services);
+        for service in of_routes.chain(of_connections) {
+            self.by_upstream_validation(namespace, service.validation.as_deref());
+        }
+    }
+
+    fn by_virtual_host(&mut self, namespace: &Arc<str>, host: &HttpProxyVirtualHost) {
+        if let Some(tls) = &host.tls {
+            let clients = tls.client_validation.as_deref();
+            let authority = clients.and_then(|clients| clients.ca_secret.as_deref());
+            let revoked = clients.and_then(|clients| clients.crl_secret.as_deref());
+            let secrets = [tls.secret_name.as_deref(), authority, revoked];
+            for secret in secrets.into_iter().flatten() {
+                self.secret(namespace, secret);
+            }
+        }
+        for provider in &host.jwt_providers {
+            if let Some(local) = &provider.local_jwks {
+                self.secret(namespace, &local.secret_name);
+            }
+            let remote = provider.remote_jwks.as_deref();
+            let validation = remote.and_then(|remote| remote.validation.as_deref());
+            self.by_upstream_validation(namespace, validation);
+        }
+    }
+
+    pub(crate) fn by_ingress(&mut self, ingress: &Ingress) {
+        let entries = ingress.spec.tls.iter();
+        let names = entries.filter_map(|tls| tls.secret_name.as_deref());
+        for secret in names.filter_map(|name| ingress.tls_secret(name)) {
+            self.add(Some(Kind::Secret), secret);
+        }
+    }
+
+    fn by_upstream_validation(
+        &mut self,
+        namespace: &Arc<str>,
+        validation: Option<&UpstreamValidation>,
+    ) {
+        if let Some(validation) = validation {
+            self.secret(namespace, &validation.ca_secret);
+        }
+    }
+
+    /// Adds a Secret that is named as `name` or `namespace/name`.
+    fn secret(&mut self, namespace: &Arc<str>, reference: &str) {
+        if let Some(name) = secret_name(namespace, reference) {
+            self.add(Some(Kind::Secret), name);
+        }
+    }
+
     fn by_validation(&mut self, namespace: &Arc<str>, validation: &BackendTlsValidation) {
         for authority in &validation.ca_certificate_refs {
             let name = NamespacedName::new(namespace.clone(), authority.name.clone());
@@ -102,7 +177,9 @@ impl Named {
     }
 
     fn add(&mut self, kind: Option<Kind>, name: NamespacedName) {
-        if let Some(kind @ (Kind::Secret | Kind::ConfigMap)) = kind {
+        if let Some(kind @ (Kind::Secret | Kind::ConfigMap)) = kind
+            && is_valid(&name)
+        {
             self.0.insert(name.of_kind(kind));
         }
     }
@@ -161,6 +238,24 @@ mod tests {
             of("XBackend", &[]),
             ["Secret/certs/client", "ConfigMap/shop/ca"]
         );
+        assert_eq!(
+            of("HTTPProxy", &[]),
+            [
+                "Secret/certs/revoked",
+                "Secret/certs/shop",
+                "Secret/shop/backend-ca",
+                "Secret/shop/clients",
+                "Secret/shop/db-ca",
+                "Secret/shop/issuer-ca",
+                "Secret/shop/keys"
+            ]
+        );
+        assert_eq!(of("Ingress", &[]), ["Secret/shop/shop"]);
+        let annotations = json!({"projectsesame.io/tls-cert-namespace": "certs"});
+        assert_eq!(
+            of("Ingress", &[("/metadata/annotations", annotations)]),
+            ["Secret/certs/shop"]
+        );
         assert_eq!(of("HTTPRoute", &[]), [""; 0]);
         let reference = |value| [("/spec/parametersRef", value)];
         assert_eq!(of("GatewayClass", &[]), [""; 0]);
@@ -168,6 +263,39 @@ mod tests {
         assert_eq!(of("GatewayClass", &reference(there)), ["ConfigMap/ns/p"]);
         let nowhere = json!({"group": "", "kind": "ConfigMap", "name": "p"});
         assert_eq!(of("GatewayClass", &reference(nowhere)), [""; 0]);
+    }
+
+    #[test]
+    fn a_reference_to_a_secret_may_have_a_namespace() {
+        let of = |reference| secret_name(&"shop".into(), reference).map(|name| name.to_string());
+        assert_eq!(of("a").as_deref(), Some("shop/a"));
+        assert_eq!(of("certs/a").as_deref(), Some("certs/a"));
+        for invalid in [
+            "",
+            "/a",
+            "certs/",
+            "certs/a/b",
+            "certs/a?b",
+            "A",
+            "..",
+            "a.b/c",
+        ] {
+            assert_eq!(of(invalid), None, "{invalid}");
+        }
+    }
+
+    #[test]
+    fn names_that_no_object_can_have_are_not_references() {
+        let paths = json!({"projectsesame.io/tls-cert-namespace": "victim/services/shop?x="});
+        let of_annotation = of("Ingress", &[("/metadata/annotations", paths)]);
+        assert_eq!(of_annotation, [""; 0]);
+        for name in ["../../nodes", "a?watch=true", "a/b", "a#", "A"] {
+            let certificate = [("/spec/tls/0/secretName", json!(name))];
+            assert_eq!(of("Ingress", &certificate), [""; 0], "{name}");
+            let certificates = json!([{ "name": name }]);
+            let certificates = [("/spec/listeners/0/tls/certificateRefs", certificates)];
+            assert_eq!(of("ListenerSet", &certificates), [""; 0], "{name}");
+        }
     }
 
     #[test]

@@ -41,6 +41,17 @@ macro_rules! open_enum {
             }
         }
 
+        #[cfg(feature = "schema")]
+        impl schemars::JsonSchema for $name {
+            fn schema_name() -> std::borrow::Cow<'static, str> {
+                stringify!($name).into()
+            }
+
+            fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+                schemars::json_schema!({"type": "string", "enum": Self::KNOWN})
+            }
+        }
+
         $crate::open_enum::string_like!($name);
     };
 }

@@ -6,9 +6,11 @@ use serde::Serialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::condition::Condition;
+use crate::condition::{Condition, ConditionsStatus};
 use crate::gateway::GatewayStatus;
 use crate::gateway_class::GatewayClassStatus;
+use crate::http_proxy::HttpProxyStatus;
+use crate::ingress::IngressStatus;
 use crate::listener::ListenerStatus;
 use crate::listener_set::ListenerSetStatus;
 use crate::policy_status::PolicyStatus;
@@ -54,6 +56,12 @@ pub enum ObjectStatus {
     Route(Arc<RouteStatus>),
     /// Of a policy: one entry for each ancestor that Sesame serves.
     Policy(Arc<PolicyStatus>),
+    /// Of an HTTPProxy.
+    HttpProxy(Arc<HttpProxyStatus>),
+    /// Of an Ingress.
+    Ingress(Arc<IngressStatus>),
+    /// Of a kind with nothing but conditions: ExtensionService and TLSCertificateDelegation.
+    Conditions(Arc<ConditionsStatus>),
 }
 
 /// A field of a status.
@@ -79,6 +87,12 @@ pub struct StatusEntry<'a> {
 }
 
 impl ObjectStatus {
+    /// Whether there is nothing to write: the addresses of an Ingress are unknown. Writing none would remove those of a
+    /// previous controller or version.
+    pub fn is_unknown(&self) -> bool {
+        matches!(self, ObjectStatus::Ingress(status) if status.is_empty())
+    }
+
     /// The fields, in a fixed order.
     pub fn fields(&self) -> Vec<StatusField<'_>> {
         match self {
@@ -113,14 +127,33 @@ impl ObjectStatus {
                 });
                 vec![StatusField::Entries("ancestors", entries.collect())]
             }
+            ObjectStatus::HttpProxy(status) => vec![
+                value("currentStatus", status.current_status.as_ref()),
+                value(
+                    "description",
+                    Some(&status.description).filter(|text| !text.is_empty()),
+                ),
+                value("loadBalancer", status.load_balancer.as_ref()),
+                StatusField::Conditions(&status.conditions),
+            ],
+            ObjectStatus::Ingress(status) => {
+                vec![value("loadBalancer", Some(&status.load_balancer))]
+            }
+            ObjectStatus::Conditions(status) => vec![StatusField::Conditions(&status.conditions)],
         }
     }
 }
 
 fn list<T: Serialize>(name: &'static str, list: &[T]) -> StatusField<'static> {
+    value(name, Some(list).filter(|list| !list.is_empty()))
+}
+
+fn value<T: Serialize + ?Sized>(name: &'static str, value: Option<&T>) -> StatusField<'static> {
     let text = "statuses are plain data with string keys";
-    let value = (!list.is_empty()).then(|| serde_json::to_value(list).expect(text));
-    StatusField::Value(name, value)
+    StatusField::Value(
+        name,
+        value.map(|value| serde_json::to_value(value).expect(text)),
+    )
 }
 
 /// The status of an object as stored in an API server.

@@ -28,7 +28,7 @@ use crate::sidecar::SidecarArgs;
 Examples:
   sesame local examples/quickstart         serve the objects in a folder and watch it for changes
   sesame translate gateway.yaml routes/    print the Envoy resources and statuses
-  sesame status -A                         show the Gateways and routes of a cluster
+  sesame status -A                         show the Gateways, routes and Ingresses of a cluster
   sesame local --help                      show a command's options"
 )]
 pub(crate) struct Args {
@@ -38,11 +38,11 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Serve the Gateways in local files, each with its own Envoy on this machine
+    /// Serve the Gateways, Ingresses and HTTPProxies in local files with Envoys on this machine
     Local(LocalArgs),
     /// Run as a controller in a cluster: watch objects, configure Envoys, write statuses
     Serve(Box<ServeArgs>),
-    /// Show the Gateways and routes of a cluster, problems first
+    /// Show the Gateways, routes, Ingresses and HTTPProxies of a cluster, problems first
     Status(StatusArgs),
     /// Print the Envoy resources and statuses generated from objects
     Translate(TranslateArgs),
@@ -61,13 +61,15 @@ pub(crate) enum Command {
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Each Gateway gets its own Envoy, on a loopback address of its own (127.0.0.1, 127.0.0.2 ...) or on the addresses in \
-spec.addresses. The GatewayClass `sesame` exists by default. Errors in objects appear in their statuses, errors in \
+spec.addresses. All Ingresses and HTTPProxies share one more Envoy, the default fleet, on ports 80 and 443 of an \
+address of its own. The GatewayClass and the ingress class `sesame` exist by default. Errors in objects appear in their statuses, errors in \
 files as file:line:column; all other objects are served. Ctrl-C drains and stops the Envoys; a second Ctrl-C kills \
 them.
 
 Examples:
   sesame local examples/quickstart
   sesame local gateway.yaml routes/ --port-offset 8000    listen on 8080 instead of 80
+  sesame local examples/ingress --port-offset 10000       serve Ingresses and HTTPProxies
   sesame local routes/ -o json                            print each event as a line of JSON
   kubectl get gateways,httproutes,services,endpointslices -A -o yaml | sesame local -
 
@@ -82,9 +84,12 @@ pub(crate) struct LocalArgs {
     /// Envoy executable [default: SESAME_ENVOY, then the one downloaded by `cargo xtask envoy`, then PATH]
     #[arg(long, value_name = "PATH", value_hint = ValueHint::ExecutablePath)]
     pub(crate) envoy: Option<PathBuf>,
-    /// Add this number to each Gateway port to get the port that Envoy listens on
+    /// Add this number to each port to get the port that Envoy listens on
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) port_offset: u16,
+    /// Name of the ingress class that Sesame implements; IngressClasses with Sesame's controller name also count
+    #[arg(long, value_name = "NAME", default_value = sesame_control::INGRESS_CLASS)]
+    pub(crate) ingress_class: String,
     /// Split route tables into shards, so that Envoy's cost per change doesn't grow with the number of hosts
     #[arg(long, value_name = "WHEN", value_enum, default_value_t)]
     pub(crate) route_shards: RouteShards,
@@ -165,15 +170,18 @@ pub(crate) struct TranslateArgs {
     /// Output format
     #[arg(short, long, value_enum, default_value = "yaml")]
     pub(crate) output: Format,
-    /// Print only this Gateway's resources, its status and the statuses of its routes
+    /// Print only this Gateway's resources, its status and the statuses of its routes, but not the default fleet
     #[arg(long, value_name = "NAMESPACE/NAME", value_parser = namespaced_name)]
     pub(crate) gateway: Option<NamespacedName>,
     /// Print only these parts
     #[arg(long, value_enum, value_delimiter = ',', value_name = "PART")]
     pub(crate) only: Vec<OutputPart>,
-    /// Add this number to each Gateway port to get the port that Envoy listens on
+    /// Add this number to each port to get the port that Envoy listens on
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) port_offset: u16,
+    /// Name of the ingress class that Sesame implements; IngressClasses with Sesame's controller name also count
+    #[arg(long, value_name = "NAME", default_value = sesame_control::INGRESS_CLASS)]
+    pub(crate) ingress_class: String,
     /// Split route tables into shards, so that Envoy's cost per change doesn't grow with the number of hosts
     #[arg(long, value_name = "WHEN", value_enum, default_value_t)]
     pub(crate) route_shards: RouteShards,

@@ -1,6 +1,6 @@
 //! `sesame status`.
 //!
-//! In: a cluster's objects. Out: the statuses of Gateways and routes, problems first.
+//! In: a cluster's objects. Out: the statuses of Gateways, routes, Ingresses and HTTPProxies, problems first.
 
 use std::io::{self, IsTerminal};
 use std::process::ExitCode;
@@ -23,8 +23,8 @@ pub(crate) fn run(args: &StatusArgs) -> Result<ExitCode> {
         (Some(namespace), false) => cluster::Scope::Namespace(namespace.clone()),
         (None, false) => cluster::Scope::Current,
     };
-    let status_store =
-        runtime.block_on(cluster::status_store(args.kubeconfig.as_deref(), &scope))?;
+    let statuses = cluster::status_store(args.kubeconfig.as_deref(), &scope, &args.ingress_class);
+    let status_store = runtime.block_on(statuses)?;
     match args.output {
         StatusOutput::Json => output::print(&status_store.statuses(), Format::Json)?,
         StatusOutput::Yaml => output::print(&status_store.statuses(), Format::Yaml)?,

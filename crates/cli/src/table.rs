@@ -1,10 +1,13 @@
-//! Gateways and routes as tables.
+//! Gateways, routes, Ingresses and HTTPProxies as tables.
 //!
 //! In: an overview. Out: text, problems first.
 
 use comfy_table::presets::NOTHING;
 use comfy_table::{Cell, Color, ContentArrangement, Table};
-use sesame_control::status_store::{GatewayView, ListenerView, Overview, RouteView, Severity};
+use sesame_api::Kind;
+use sesame_control::status_store::{
+    GatewayView, IngressView, ListenerView, NoticeLevel, Overview, RouteView, Severity,
+};
 
 /// The maximum number of rows outside a terminal.
 pub(crate) const MAX_ROWS: usize = 50;
@@ -29,21 +32,44 @@ pub(crate) fn draw(overview: &Overview, colour: bool, width: Option<u16>, rows: 
                 .map(move |listener| (gateway, listener))
         })
         .collect();
-    let (upper, lower) = split_rows(space, listeners.len(), overview.routes.len());
+    let [upper, middle, lower] = split_rows(
+        space,
+        [
+            listeners.len(),
+            overview.routes.len(),
+            overview.ingresses.len(),
+        ],
+    );
     out.push_str(&problems);
-    out.push_str(&gateways(&listeners, upper, width, colour));
-    let more = overview.more_routes + overview.routes.len().saturating_sub(lower);
-    out.push_str(&routes(&overview.routes, lower, more, width, colour));
+    // Without Gateways, an empty table would only hide the others.
+    let has_ingresses = !overview.ingresses.is_empty();
+    if !listeners.is_empty() || !has_ingresses {
+        out.push_str(&gateways(&listeners, upper, width, colour));
+    }
+    if !overview.routes.is_empty() || !has_ingresses {
+        let more = overview.more_routes + overview.routes.len().saturating_sub(middle);
+        out.push_str(&routes(&overview.routes, middle, more, width, colour));
+    }
+    if has_ingresses {
+        let more = overview.more_ingresses + overview.ingresses.len().saturating_sub(lower);
+        out.push_str(&ingresses(&overview.ingresses, lower, more, width, colour));
+    }
     first_lines(&out, rows)
 }
 
-/// The number of rows of each table: half, plus any rows that the other table doesn't need.
-fn split_rows(space: usize, first: usize, second: usize) -> (usize, usize) {
+/// The number of rows of each table: an equal share of the space, plus any rows that other tables don't need.
+fn split_rows<const N: usize>(space: usize, needed: [usize; N]) -> [usize; N] {
     // Each table has a heading, and a line with the number of omitted rows.
-    let space = space.saturating_sub(4);
-    let half = space / 2;
-    let upper = first.min(half.max(space.saturating_sub(second)));
-    (upper, second.min(space.saturating_sub(upper)))
+    let tables = needed.iter().filter(|needed| **needed > 0).count();
+    let mut left = space.saturating_sub(2 * tables);
+    let mut order: Vec<usize> = (0..N).collect();
+    order.sort_by_key(|table| needed[*table]);
+    let mut rows = [0; N];
+    for (done, table) in order.into_iter().enumerate() {
+        rows[table] = needed[table].min(left.div_ceil(N - done));
+        left -= rows[table];
+    }
+    rows
 }
 
 /// The first `rows` lines. Wrapped cells may take several lines.
@@ -66,7 +92,20 @@ fn problems(overview: &Overview, limit: usize, width: Option<u16>, colour: bool)
             false => format!("{text}\n"),
         });
     }
-    let more = overview.problems.len().saturating_sub(limit.max(1));
+    let room = limit.max(1).saturating_sub(overview.problems.len());
+    for notice in overview.notices.iter().take(room) {
+        let text = truncate(&notice.to_string(), width);
+        let code = match notice.level {
+            NoticeLevel::Error => RED,
+            NoticeLevel::Warning => YELLOW,
+        };
+        out.push_str(&match colour {
+            true => format!("{code}{text}{RESET}\n"),
+            false => format!("{text}\n"),
+        });
+    }
+    let all = overview.problems.len() + overview.notices.len();
+    let more = all.saturating_sub(limit.max(1));
     if more > 0 {
         out.push_str(&format!("and {more} more\n"));
     }
@@ -108,7 +147,10 @@ fn gateways(
             Cell::new(&listener.name),
             Cell::new(format!("{}/{}", listener.port, listener.protocol)),
             Cell::new(listener.hostname.as_deref().unwrap_or("*")),
-            Cell::new(listener.attached_routes),
+            Cell::new(match listener.attached_routes {
+                Some(number) => number.to_string(),
+                None => "-".to_owned(),
+            }),
             Cell::new(listener.url.as_deref().unwrap_or("-")),
             state(severity, message.as_deref()),
         ]);
@@ -135,12 +177,12 @@ fn routes(
         let parents: Vec<&str> = route.parents.iter().map(|p| p.name.as_str()).collect();
         let hostnames = match route.hostnames.is_empty() {
             true => "*".to_owned(),
-            false => first_names(&route.hostnames),
+            false => first_names(&route.hostnames, 0),
         };
         table.add_row([
             Cell::new(&route.key),
             Cell::new(hostnames),
-            Cell::new(first_names(&parents)),
+            Cell::new(first_names(&parents, 0)),
             state(
                 route.severity,
                 worst.and_then(|parent| parent.message.as_deref()),
@@ -155,10 +197,44 @@ fn routes(
     )
 }
 
-/// The first two names, and the number of remaining ones.
-fn first_names(names: &[impl AsRef<str>]) -> String {
+fn ingresses(
+    ingresses: &[IngressView],
+    rows: usize,
+    more: usize,
+    width: Option<u16>,
+    colour: bool,
+) -> String {
+    let mut table = table(
+        ["INGRESS/HTTPPROXY", "HOSTS", "CLASS", "ADDRESS", "STATE"],
+        width,
+        colour,
+    );
+    for ingress in ingresses.iter().take(rows) {
+        let hosts = match ingress.hosts.is_empty() {
+            true if ingress.key.kind == Kind::Ingress => "*".to_owned(),
+            // Only the HTTPProxies that include it have hosts.
+            true => "-".to_owned(),
+            false => first_names(&ingress.hosts, ingress.more_hosts),
+        };
+        let addresses = match ingress.addresses.is_empty() {
+            true => "-".to_owned(),
+            false => first_names(&ingress.addresses, 0),
+        };
+        table.add_row([
+            Cell::new(&ingress.key),
+            Cell::new(hosts),
+            Cell::new(ingress.class.as_deref().unwrap_or("-")),
+            Cell::new(addresses),
+            state(ingress.severity, ingress.message.as_deref()),
+        ]);
+    }
+    finish(&table, more, false, "")
+}
+
+/// The first two names, and the number of remaining ones, with `more` that aren't listed.
+fn first_names(names: &[impl AsRef<str>], more: usize) -> String {
     let named: Vec<&str> = names.iter().take(2).map(AsRef::as_ref).collect();
-    match names.len().saturating_sub(2) {
+    match names.len().saturating_sub(2) + more {
         0 => named.join(", "),
         more => format!("{} +{more}", named.join(", ")),
     }

@@ -54,7 +54,8 @@ pub(crate) fn run(args: &TranslateArgs) -> Result<ExitCode> {
         .gateway
         .as_ref()
         .map(|gateway| sets_of(&snapshot, gateway));
-    let mut translation = sesame_control::translate(snapshot.objects, options);
+    let mut translation =
+        sesame_control::translate_with_class(snapshot.objects, &args.ingress_class, options);
     if let (Some(gateway), Some(sets)) = (&args.gateway, sets) {
         filter_by_gateway(&mut translation, gateway, &sets)?;
     }
@@ -68,16 +69,10 @@ pub(crate) fn run(args: &TranslateArgs) -> Result<ExitCode> {
     })
 }
 
-/// Prints errors in files, and objects that are not supported yet.
+/// Prints errors in files.
 fn report(snapshot: &Snapshot) {
     for error in &snapshot.errors {
         output::warn(format_args!("{error}"));
-    }
-    let mut reported = BTreeSet::new();
-    for object in &snapshot.unsupported {
-        if reported.insert(&object.object) {
-            output::warn(format_args!("{object}"));
-        }
     }
 }
 

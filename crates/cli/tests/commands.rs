@@ -171,27 +171,6 @@ fn errors_have_a_location_and_everything_else_is_printed() {
 }
 
 #[test]
-fn unsupported_objects_are_named_with_their_location() {
-    let (folder, path) = folder();
-    let file = folder.path().join("more.yaml");
-    let content = "apiVersion: projectsesame.io/v1\nkind: HTTPProxy\nmetadata: {name: x}\n---\n\
-         apiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata: {name: web}\n---\n\
-         apiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata: {name: web}\n---\n\
-         apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: app}\n";
-    fs::write(&file, content).unwrap();
-    let output = run(&["translate", &path, "--only", "status"]);
-    assert!(output.status.success());
-    let file = file.display();
-    assert_eq!(
-        text(&output.stderr),
-        format!(
-            "not supported yet: HTTPProxy default/x ({file}:1:1)\n\
-             not supported yet: Ingress default/web ({file}:5:1)\n"
-        )
-    );
-}
-
-#[test]
 fn bootstrap_prints_a_configuration_for_envoy() {
     let args = [
         "bootstrap",

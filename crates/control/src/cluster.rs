@@ -3,18 +3,21 @@
 //! In: an API server. Out: a [`StatusStore`] as in a local run, containing the objects' own statuses. Nothing is
 //! translated.
 
+use std::collections::BTreeSet;
 use std::path::Path;
+use std::sync::Arc;
 
 use kube::api::{ApiResource, DynamicObject, ListParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client};
 use serde_json::Value;
 use sesame_api::{
-    Condition, ConditionStatus, Kind, Object, ObjectStatus, ParentReference, RouteParentStatus,
-    condition,
+    Condition, ConditionStatus, IngressClass, Kind, Object, ObjectStatus, ParentReference,
+    RouteParentStatus, condition,
 };
+use sesame_translate::settings::INGRESS_CONTROLLER;
 
-use crate::status_store::StatusStore;
+use crate::status_store::{StatusStore, is_shown};
 
 /// Page size of lists from the API server, in objects.
 const PAGE: u32 = 500;
@@ -85,13 +88,15 @@ fn chain(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// Gateways, ListenerSets and routes with their statuses.
+/// Gateways, ListenerSets, routes, Ingresses and HTTPProxies with their statuses. `ingress_class` is the name of the
+/// ingress class that Sesame implements: Ingresses and HTTPProxies of other controllers aren't included.
 ///
 /// # Errors
 /// If no API server is configured, or a request fails.
 pub async fn status_store(
     kubeconfig: Option<&Path>,
     scope: &Scope,
+    ingress_class: &str,
 ) -> Result<StatusStore, ClusterError> {
     let config = connect(kubeconfig).await?;
     let namespace = match scope {
@@ -102,14 +107,70 @@ pub async fn status_store(
     let client = client(config)?;
     let status_store = StatusStore::default();
     let now = jiff::Timestamp::now();
-    let shown = |kind: &Kind| kind.has_listeners() || kind.is_route();
-    for kind in Kind::ALL.into_iter().filter(shown) {
+    let classes = Classes::read(&client, ingress_class).await?;
+    for kind in Kind::ALL.into_iter().filter(|kind| is_shown(*kind)) {
         for object in list(&client, kind, namespace.as_deref()).await? {
-            status_store.upsert(&object);
-            status_store.set(&object.key(), status(&object), now);
+            if classes.include(&object) {
+                status_store.upsert(&object);
+                status_store.set(&object.key(), status(&object), now);
+            }
         }
     }
     Ok(status_store)
+}
+
+/// The ingress classes that Sesame implements.
+#[derive(Debug)]
+struct Classes {
+    /// The name in the settings.
+    name: Arc<str>,
+    /// This name, and those of the IngressClasses with Sesame as their controller.
+    names: BTreeSet<Arc<str>>,
+    /// Whether one of them is a default class.
+    default: bool,
+}
+
+impl Classes {
+    async fn read(client: &Client, name: &str) -> Result<Self, ClusterError> {
+        let classes = list(client, Kind::IngressClass, None).await?;
+        Ok(Self::of(&classes, name))
+    }
+
+    fn of(classes: &[Object], name: &str) -> Self {
+        let mut ours = Self {
+            name: name.into(),
+            names: BTreeSet::from([name.into()]),
+            default: false,
+        };
+        for class in classes {
+            if let Object::IngressClass(class) = class
+                && (*class.meta.name == *name
+                    || class.spec.controller.as_deref() == Some(INGRESS_CONTROLLER))
+            {
+                let default = class.meta.annotations.get(IngressClass::DEFAULT);
+                ours.default |= default.is_some_and(|default| default == "true");
+                ours.names.insert(Arc::clone(&class.meta.name));
+            }
+        }
+        ours
+    }
+
+    /// Whether an object isn't another ingress controller's.
+    fn include(&self, object: &Object) -> bool {
+        match object {
+            Object::Ingress(ingress) => {
+                let field = ingress.spec.ingress_class_name.as_ref();
+                let class = ingress.meta.ingress_class(field);
+                class.map_or(self.default, |class| self.names.contains(&class))
+            }
+            Object::HTTPProxy(proxy) => {
+                let field = proxy.spec.ingress_class_name.as_ref();
+                let class = proxy.meta.ingress_class(field);
+                class.is_none_or(|class| *class == *self.name)
+            }
+            _ => true,
+        }
+    }
 }
 
 async fn list(
@@ -138,8 +199,8 @@ async fn list(
             Err(kube::Error::Api(status)) if kind != Kind::Gateway && status.code == 404 => {
                 return Ok(objects);
             }
-            // Few users have permission to read the early kind.
-            Err(kube::Error::Api(status)) if kind == Kind::XListenerSet && status.code == 403 => {
+            // Few users have permission to read these kinds.
+            Err(kube::Error::Api(status)) if status.code == 403 && is_optional(kind) => {
                 return Ok(objects);
             }
             Err(source) => {
@@ -155,6 +216,14 @@ async fn list(
             None => return Ok(objects),
         }
     }
+}
+
+/// Whether the statuses of other kinds are shown even without permission to read this one.
+fn is_optional(kind: Kind) -> bool {
+    matches!(
+        kind,
+        Kind::XListenerSet | Kind::HTTPProxy | Kind::IngressClass
+    )
 }
 
 /// The object, if it is valid: an invalid object has no status from Sesame.
@@ -173,6 +242,15 @@ fn status(object: &Object) -> Option<ObjectStatus> {
     }
     if let Some(set) = object.as_listener_set() {
         return Some(ObjectStatus::ListenerSet(set.status.clone().into()));
+    }
+    match object {
+        Object::Ingress(ingress) => {
+            return Some(ObjectStatus::Ingress(ingress.status.clone().into()));
+        }
+        Object::HTTPProxy(proxy) => {
+            return Some(ObjectStatus::HttpProxy(proxy.status.clone().into()));
+        }
+        _ => {}
     }
     let route = object.as_route()?;
     let mut status = route.status.clone();
@@ -209,6 +287,50 @@ mod tests {
 
     use super::*;
     use crate::status_store::Severity;
+
+    #[test]
+    fn objects_of_other_ingress_controllers_are_not_shown() {
+        let object = |value| Object::decode(value).unwrap().unwrap();
+        let class = |name: &str, controller: &str, default: &str| {
+            object(json!({
+                "apiVersion": "networking.k8s.io/v1", "kind": "IngressClass",
+                "metadata": {"name": name, "annotations": {IngressClass::DEFAULT: default}},
+                "spec": {"controller": controller},
+            }))
+        };
+        let ingress = |class: Option<&str>| {
+            object(json!({
+                "apiVersion": "networking.k8s.io/v1", "kind": "Ingress",
+                "metadata": {"name": "a", "namespace": "ns"},
+                "spec": {
+                    "ingressClassName": class,
+                    "defaultBackend": {"service": {"name": "a", "port": {"number": 80}}},
+                },
+            }))
+        };
+        let proxy = |class: Option<&str>| {
+            object(json!({
+                "apiVersion": "projectsesame.io/v1", "kind": "HTTPProxy",
+                "metadata": {"name": "a", "namespace": "ns"},
+                "spec": {
+                    "ingressClassName": class,
+                    "virtualhost": {"fqdn": "a.example"},
+                    "routes": [{"services": [{"name": "a", "port": 80}]}],
+                },
+            }))
+        };
+        let classes = [
+            class("edge", INGRESS_CONTROLLER, "false"),
+            class("other", "example.com/other", "true"),
+        ];
+        let ours = Classes::of(&classes, "sesame");
+        assert!(ours.include(&ingress(Some("sesame"))) && ours.include(&ingress(Some("edge"))));
+        assert!(!ours.include(&ingress(Some("other"))) && !ours.include(&ingress(None)));
+        assert!(ours.include(&proxy(None)) && ours.include(&proxy(Some("sesame"))));
+        assert!(!ours.include(&proxy(Some("other"))));
+        let ours = Classes::of(&[class("edge", INGRESS_CONTROLLER, "true")], "sesame");
+        assert!(ours.include(&ingress(None)));
+    }
 
     #[test]
     fn a_parent_without_a_status_is_shown_as_waiting() {

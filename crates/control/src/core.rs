@@ -60,7 +60,12 @@ pub struct Core {
 impl Core {
     /// A local core without objects.
     pub fn new(options: Options) -> Self {
-        Self::of(Settings::new(Mode::Local), options)
+        Self::local(Settings::new(Mode::Local), options)
+    }
+
+    /// A local core without objects, with these settings.
+    pub fn local(settings: Settings, options: Options) -> Self {
+        Self::of(settings, options)
     }
 
     /// A core without objects, for a cluster. It adds no GatewayClass.

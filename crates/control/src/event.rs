@@ -10,7 +10,7 @@ use sesame_api::ObjectKey;
 use sesame_sources::files::FileError;
 use tokio::sync::broadcast;
 
-use crate::status_store::StatusChange;
+use crate::status_store::{NoticeView, StatusChange};
 
 /// Length limit of the lists in an event.
 pub(crate) const MAX_LIST_LEN: usize = 20;
@@ -25,8 +25,10 @@ pub(crate) const MAX_LIST_LEN: usize = 20;
 pub enum RunEvent {
     /// All objects have been read, and every Envoy serves or its failure has been reported. Sent once.
     Ready {
-        /// Number of Envoys that serve.
+        /// Number of Gateways whose Envoy serves.
         gateways: usize,
+        /// Whether the Envoy of the default fleet serves.
+        default_fleet: bool,
         /// Time since the start, in milliseconds.
         after_ms: f64,
     },
@@ -47,7 +49,7 @@ pub enum RunEvent {
     Served {
         /// The revision.
         revision: u64,
-        /// The Gateway of the Envoy.
+        /// The Gateway of the Envoy, or `default` for the default fleet.
         gateway: String,
         /// Time since the change was detected, in milliseconds.
         after_ms: f64,
@@ -65,9 +67,28 @@ pub enum RunEvent {
         /// Number of omitted changes.
         more: usize,
     },
+    /// What is wrong with objects whose status has no place for it has changed.
+    Notices {
+        /// The revision.
+        revision: u64,
+        /// New notices, errors first, truncated.
+        new: Vec<NoticeView>,
+        /// Solved notices, truncated.
+        solved: Vec<NoticeView>,
+        /// Number of omitted notices.
+        more: usize,
+    },
+    /// A fleet without a Gateway that would report it has a problem.
+    FleetProblem {
+        /// The fleet.
+        gateway: String,
+        /// The problem; absent once it is solved.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        message: Option<String>,
+    },
     /// An Envoy process was started. It may not serve yet.
     EnvoyStarted {
-        /// Its Gateway.
+        /// Its Gateway, or `default` for the default fleet.
         gateway: String,
         /// Its process ID.
         pid: u32,
@@ -76,7 +97,7 @@ pub enum RunEvent {
     },
     /// An Envoy process ended.
     EnvoyExited {
-        /// Its Gateway.
+        /// Its Gateway, or `default` for the default fleet.
         gateway: String,
         /// How it ended.
         status: String,
@@ -88,7 +109,7 @@ pub enum RunEvent {
     },
     /// An Envoy process can't be started.
     EnvoyFailed {
-        /// Its Gateway.
+        /// Its Gateway, or `default` for the default fleet.
         gateway: String,
         /// The reason.
         message: String,
@@ -97,7 +118,7 @@ pub enum RunEvent {
     },
     /// An Envoy rejected a resource and keeps its last good version. All other resources are served.
     Rejected {
-        /// The Gateway of the Envoy.
+        /// The Gateway of the Envoy, or `default` for the default fleet.
         gateway: String,
         /// The kind of resource: `listener`, `route` …
         resource: String,
@@ -108,7 +129,7 @@ pub enum RunEvent {
     },
     /// A rejected resource was accepted or removed.
     Recovered {
-        /// The Gateway of the Envoy.
+        /// The Gateway of the Envoy, or `default` for the default fleet.
         gateway: String,
         /// The kind of resource.
         resource: String,

@@ -1,4 +1,5 @@
-//! A local run: files are the source, and every Gateway has an Envoy process on this machine.
+//! A local run: files are the source, and every Gateway has an Envoy process on this machine, as have all objects without
+//! a Gateway together.
 //!
 //! In: settings. Out: running Envoys, a [`StatusStore`], [`RunEvent`]s. Dropping the run stops everything it started.
 
@@ -20,6 +21,7 @@ use std::time::{Duration, Instant, SystemTime};
 use sesame_envoy::{Options, Sharding};
 use sesame_fleet::local::{Level, Supervisor};
 use sesame_sources::files::{self, ChangeSet, FilesConfig};
+use sesame_translate::settings::{INGRESS_CLASS, Mode, Settings};
 use sesame_xds as xds;
 use tempfile::TempDir;
 use tokio::net::{TcpListener, UnixListener};
@@ -59,6 +61,8 @@ pub struct LocalConfig {
     pub envoy: PathBuf,
     /// Added to a Gateway's port to get the port to bind.
     pub port_offset: u16,
+    /// The name of the ingress class that Sesame implements.
+    pub ingress_class: String,
     /// Which route tables are sharded.
     pub sharding: Sharding,
     /// Whether Envoys load Sesame's module.
@@ -80,6 +84,7 @@ impl LocalConfig {
             files,
             envoy: envoy.into(),
             port_offset: 0,
+            ingress_class: INGRESS_CLASS.to_owned(),
             sharding: Sharding::Auto,
             module: true,
             concurrency: Some(2),
@@ -208,8 +213,12 @@ impl Local {
         };
         let ports = Ports::new(port_offset, Box::new(SystemPortProber));
         let runner = LocalRunner::new(ports, desired, commands);
-        let translator =
-            Translator::new(Core::new(options), Box::new(runner), outputs.clone(), start);
+        let settings = Settings {
+            ingress_class: config.ingress_class.as_str().into(),
+            ..Settings::new(Mode::Local)
+        };
+        let core = Core::local(settings, options);
+        let translator = Translator::new(core, Box::new(runner), outputs.clone(), start);
         let translator = translator.spawn(messages).map_err(StartError::Supervisor)?;
 
         let mut tasks = Tasks::new();

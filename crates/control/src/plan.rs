@@ -135,8 +135,14 @@ impl Planner {
             let conflict = addresses.iter().find_map(|&address| {
                 let mut owners = owners.iter();
                 let (_, owner) = owners.find(|(other, _)| overlap(*other, address))?;
+                let owner = match owner {
+                    FleetId::Gateway { .. } => format!("Gateway {owner}"),
+                    FleetId::Default | FleetId::Unmanaged => {
+                        "the default fleet of Ingresses and HTTPProxies".to_owned()
+                    }
+                };
                 Some(format!(
-                    "port {port} on {address} is already used by Gateway {owner}: use another port or address"
+                    "port {port} on {address} is already used by {owner}: use another port or address"
                 ))
             });
             match (conflict, states.get_mut(fleet)) {

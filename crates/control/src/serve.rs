@@ -44,6 +44,8 @@ pub struct ServeConfig {
     pub replica: String,
     /// The namespaces to watch; `None` means all.
     pub watch_namespaces: Option<Vec<String>>,
+    /// The name of the ingress class that Sesame implements.
+    pub ingress_class: String,
     /// How Envoys run.
     pub envoys: Envoys,
     /// Address of the xDS server.
@@ -64,10 +66,22 @@ pub struct ServeConfig {
     pub admin: Option<SocketAddr>,
 }
 
+impl ServeConfig {
+    /// The namespaces where fleets may run: the watched ones, and Sesame's own, where the default fleet runs. `None`
+    /// means all.
+    fn fleet_namespaces(&self) -> Option<Vec<String>> {
+        let mut namespaces = self.watch_namespaces.clone()?;
+        if !namespaces.contains(&self.namespace) {
+            namespaces.push(self.namespace.clone());
+        }
+        Some(namespaces)
+    }
+}
+
 /// How Envoys run.
 #[derive(Clone, Debug)]
 pub enum Envoys {
-    /// Sesame runs them: one Deployment or DaemonSet per Gateway.
+    /// Sesame runs them: one Deployment or DaemonSet per Gateway, and a Deployment for objects without a Gateway.
     Managed {
         /// The image of Envoy.
         envoy_image: String,
@@ -79,7 +93,7 @@ pub enum Envoys {
         xds_port: Option<u16>,
     },
     /// Envoys run outside Sesame (unmanaged), with the output of `sesame bootstrap`. They are one fleet, which serves
-    /// one Gateway.
+    /// one Gateway, and all objects without one.
     Unmanaged {
         /// The Gateway; `None` means the oldest one of Sesame's oldest GatewayClass.
         gateway: Option<NamespacedName>,

@@ -3,17 +3,28 @@
 //! In: changed objects, statuses from translation, the time. Out: statuses with transition times, their changes, and an
 //! overview. It must not depend on its readers, which may read at any time.
 
+mod ingresses;
+mod notices;
 mod overview;
 mod timed_status;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use jiff::Timestamp;
-use sesame_api::{Listener, NamespacedName, Object, ObjectKey, ObjectStatus};
+use sesame_api::{Kind, Listener, NamespacedName, Object, ObjectKey, ObjectStatus};
+use sesame_model::{FleetRequest, FleetState};
 use sesame_sources::files::FileError;
+use sesame_translate::problem::Notices;
+use tokio::sync::Notify;
 
-pub use self::overview::{GatewayView, ListenerView, Overview, ParentView, RouteView};
+use self::ingresses::IngressSummary;
+pub use self::ingresses::IngressView;
+pub use self::notices::{NoticeLevel, NoticeView};
+pub use self::overview::{
+    DEFAULT_FLEET, GatewayView, ListenerView, Overview, ParentView, RouteView,
+};
 pub(crate) use self::timed_status::TimedStatus;
 pub use self::timed_status::{Severity, StatusChange};
 use crate::translate::StatusView;
@@ -22,12 +33,18 @@ use crate::translate::StatusView;
 #[derive(Debug, Default)]
 pub struct StatusStore {
     inner: RwLock<Inner>,
+    /// Notified when there are new unreported notices.
+    new_notices: Notify,
 }
 
 #[derive(Debug, Default)]
 struct Inner {
     entries: BTreeMap<ObjectKey, Entry>,
     problems: Vec<FileError>,
+    /// The notices that [`StatusStore::take_unreported`] hasn't returned yet, by object.
+    unreported: BTreeMap<ObjectKey, BTreeSet<NoticeView>>,
+    /// The default fleet, while it exists.
+    default_fleet: Option<(FleetRequest, FleetState)>,
 }
 
 /// An object in the store.
@@ -35,6 +52,15 @@ struct Inner {
 struct Entry {
     summary: SpecSummary,
     status: Option<TimedStatus>,
+    notices: Option<Arc<Notices>>,
+}
+
+impl Entry {
+    fn is_empty(&self) -> bool {
+        matches!(self.summary, SpecSummary::Empty)
+            && self.status.is_none()
+            && self.notices.is_none()
+    }
 }
 
 /// The parts of a spec that an overview shows.
@@ -46,6 +72,13 @@ enum SpecSummary {
     /// Boxed because most objects are routes.
     ListenerSet(Box<ListenerSetSummary>),
     Route(Arc<[Arc<str>]>),
+    /// An Ingress or an HTTPProxy, of any class.
+    Ingress(Box<IngressSummary>),
+}
+
+/// Whether the store has a summary of objects of a kind.
+pub(crate) fn is_shown(kind: Kind) -> bool {
+    kind.has_listeners() || kind.is_route() || matches!(kind, Kind::Ingress | Kind::HTTPProxy)
 }
 
 #[derive(Debug)]
@@ -99,6 +132,12 @@ impl StatusStore {
     pub(crate) fn upsert(&self, object: &Object) {
         let summary = match object {
             Object::Gateway(gateway) => SpecSummary::Gateway(summaries(&gateway.spec.listeners)),
+            Object::Ingress(ingress) => {
+                SpecSummary::Ingress(Box::new(IngressSummary::of_ingress(ingress)))
+            }
+            Object::HTTPProxy(proxy) => {
+                SpecSummary::Ingress(Box::new(IngressSummary::of_http_proxy(proxy)))
+            }
             object => match (object.as_listener_set(), object.as_route()) {
                 (Some(set), _) => SpecSummary::ListenerSet(Box::new(ListenerSetSummary {
                     gateway: set.spec.parent_ref.resolve(&set.meta.namespace),
@@ -113,9 +152,82 @@ impl StatusStore {
 
     /// Removes an object.
     pub(crate) fn forget(&self, key: &ObjectKey) {
-        if key.kind.has_listeners() || key.kind.is_route() {
-            self.write(|inner| inner.entries.remove(key));
+        if is_shown(key.kind) {
+            self.write(|inner| {
+                inner.entries.remove(key);
+                inner.unreported.remove(key);
+            });
         }
+    }
+
+    /// Sets or removes the notices of an object. Returns those that are new, and those that are gone.
+    pub(crate) fn set_notices(
+        &self,
+        key: &ObjectKey,
+        notices: Option<Arc<Notices>>,
+    ) -> (Vec<NoticeView>, Vec<NoticeView>) {
+        let views = |notices: &Option<Arc<Notices>>| {
+            let notices = notices.as_deref();
+            notices.map_or_else(Vec::new, |notices| notices::views(key, notices))
+        };
+        let new = views(&notices);
+        let (added, gone) = self.write(|inner| {
+            let entry = inner.entries.entry(key.clone()).or_default();
+            let old = std::mem::replace(&mut entry.notices, notices);
+            if entry.is_empty() {
+                inner.entries.remove(key);
+            }
+            let (added, gone) = difference(new, views(&old));
+            let unreported = inner.unreported.entry(key.clone()).or_default();
+            unreported.retain(|notice| !gone.contains(notice));
+            unreported.extend(added.iter().cloned());
+            if unreported.is_empty() {
+                inner.unreported.remove(key);
+            }
+            (added, gone)
+        });
+        if !added.is_empty() {
+            self.new_notices.notify_one();
+        }
+        (added, gone)
+    }
+
+    /// Takes the unreported notices of an object: the first one after `last`, or else the first one of all, so that an
+    /// object whose notices change all the time doesn't delay others. Empty if there are none.
+    pub(crate) fn take_unreported(&self, last: Option<&ObjectKey>) -> BTreeSet<NoticeView> {
+        self.write(|inner| {
+            let after = (
+                last.map_or(Bound::Unbounded, Bound::Excluded),
+                Bound::Unbounded,
+            );
+            let mut next = inner.unreported.range::<ObjectKey, _>(after);
+            let next = next.next().or_else(|| inner.unreported.first_key_value());
+            let next = next.map(|(key, _)| key.clone());
+            let taken = next.and_then(|key| inner.unreported.remove(&key));
+            taken.unwrap_or_default()
+        })
+    }
+
+    /// Waits until there are new unreported notices. For one caller at a time.
+    pub(crate) async fn new_notices(&self) {
+        self.new_notices.notified().await;
+    }
+
+    /// The notices of all objects, sorted by object; of each object, errors first.
+    pub fn notices(&self) -> Vec<NoticeView> {
+        self.read(|inner| {
+            let entries = inner.entries.iter();
+            let with_notices =
+                entries.filter_map(|(key, entry)| Some((key, entry.notices.as_deref()?)));
+            with_notices
+                .flat_map(|(key, notices)| notices::views(key, notices))
+                .collect()
+        })
+    }
+
+    /// Sets the default fleet; `None` if there is none.
+    pub(crate) fn set_default_fleet(&self, fleet: Option<(FleetRequest, FleetState)>) {
+        self.write(|inner| inner.default_fleet = fleet);
     }
 
     /// Sets or removes a status. Returns the conditions that changed.
@@ -129,7 +241,7 @@ impl StatusStore {
             let Some(status) = status else {
                 if let Some(entry) = inner.entries.get_mut(key) {
                     entry.status = None;
-                    if matches!(entry.summary, SpecSummary::Empty) {
+                    if entry.is_empty() {
                         inner.entries.remove(key);
                     }
                 }

@@ -11,6 +11,8 @@ use serde_json::Value;
 use sesame_api::{Object, ObjectKey};
 use sesame_envoy::{Options, ResourceChange, names, render};
 use sesame_model::{FleetId, FleetRequest};
+use sesame_translate::problem::Notices;
+use sesame_translate::settings::{INGRESS_CLASS, Mode, Settings};
 
 use crate::core::{Core, Input};
 use crate::plan::Planner;
@@ -22,6 +24,8 @@ pub struct Translation {
     pub fleets: BTreeMap<FleetId, Resources>,
     /// The status of each object, sorted by kind, namespace and name, without transition times.
     pub statuses: Vec<StatusView>,
+    /// What is wrong with objects whose status has no place for it.
+    pub notices: BTreeMap<ObjectKey, Notices>,
 }
 
 /// Resources of a fleet, each list sorted by name: Envoy's messages in protobuf's JSON form with the type as `@type`.
@@ -72,11 +76,24 @@ impl Serialize for StatusView {
     }
 }
 
-/// Translates objects. The last object of a key wins.
+/// Translates objects with the default settings. The last object of a key wins.
 ///
 /// If the GatewayClass `sesame` isn't among them, it is added, without a status in the outcome.
 pub fn translate(objects: Vec<Object>, options: Options) -> Translation {
-    let mut core = Core::new(options);
+    translate_with_class(objects, INGRESS_CLASS, options)
+}
+
+/// Like [`translate`], with the name of the ingress class that Sesame implements.
+pub fn translate_with_class(
+    objects: Vec<Object>,
+    ingress_class: &str,
+    options: Options,
+) -> Translation {
+    let settings = Settings {
+        ingress_class: ingress_class.into(),
+        ..Settings::new(Mode::Local)
+    };
+    let mut core = Core::local(settings, options);
     let before = core.apply(objects.into_iter().map(Input::Upsert)).resources;
     let requests: BTreeMap<FleetId, FleetRequest> = core
         .engine()
@@ -94,7 +111,14 @@ pub fn translate(objects: Vec<Object>, options: Options) -> Translation {
     Translation {
         fleets: fleets(requests.into_keys(), changes),
         statuses: statuses(&core),
+        notices: notices(&core),
     }
+}
+
+fn notices(core: &Core) -> BTreeMap<ObjectKey, Notices> {
+    let rows = core.engine().iter(core.outputs().notices);
+    rows.map(|(key, notices)| (key.clone(), Notices::clone(notices)))
+        .collect()
 }
 
 /// The final resources of each fleet, as JSON.

@@ -7,6 +7,7 @@
 
 mod pod_services;
 mod publish;
+mod shared_fleets;
 mod statuses;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -19,7 +20,7 @@ use sesame_api::{Kind, ObjectKey, Release};
 use sesame_fleet::kube::pod_services::PodServiceWriter;
 use sesame_model::{FleetId, FleetRequest, FleetState, PodServiceId, Port};
 use sesame_sources::change::Change;
-use sesame_sources::files::{ChangeSet, Unsupported};
+use sesame_sources::files::ChangeSet;
 use sesame_status::Writer;
 use sesame_translate::fleet::Rejected;
 use sesame_xds as xds;
@@ -126,10 +127,10 @@ pub(crate) struct Translator {
     /// Fleets with an Envoy that has served or failed.
     started: BTreeSet<FleetId>,
     rejected: BTreeSet<Rejected>,
+    /// Reported problems of fleets without a Gateway.
+    fleet_problems: BTreeMap<FleetId, String>,
     /// Fleets in the registry.
     published: BTreeSet<FleetId>,
-    /// Unsupported objects that have been reported.
-    reported_unsupported: BTreeSet<String>,
     /// The core's last count of replaced listeners.
     replaced: u64,
     /// When the connections of the last replaced listeners have drained.
@@ -195,8 +196,8 @@ impl Translator {
             serving: BTreeSet::new(),
             started: BTreeSet::new(),
             rejected: BTreeSet::new(),
+            fleet_problems: BTreeMap::new(),
             published: BTreeSet::new(),
-            reported_unsupported: BTreeSet::new(),
             replaced: 0,
             settled_at: None,
         }
@@ -295,6 +296,8 @@ impl Translator {
             .sum();
         self.outputs.metrics.committed(keys, begin.elapsed());
         self.update_statuses(&steps, revision);
+        self.update_notices(&steps, revision);
+        self.update_shared_fleets();
         self.send_ready();
     }
 
@@ -375,9 +378,6 @@ impl Translator {
         }
         for problem in &new {
             self.emit(RunEvent::Problem(ProblemView::from(problem)));
-        }
-        for object in &set.unsupported {
-            self.report_unsupported(object);
         }
     }
 
@@ -484,20 +484,12 @@ impl Translator {
         }
         if self.runner.required_for_ready().is_subset(&self.started) {
             self.ready_sent = true;
+            let default_fleet = self.serving.contains(&FleetId::Default);
             self.emit(RunEvent::Ready {
-                gateways: self.serving.len(),
+                gateways: self.serving.len() - usize::from(default_fleet),
+                default_fleet,
                 after_ms: millis(self.start.elapsed()),
             });
-        }
-    }
-
-    /// Reports an unsupported object, once.
-    fn report_unsupported(&mut self, object: &Unsupported) {
-        if self.reported_unsupported.len() < crate::event::MAX_LIST_LEN
-            && self.reported_unsupported.insert(object.object.clone())
-        {
-            let message = object.to_string();
-            self.emit(RunEvent::Note { message });
         }
     }
 

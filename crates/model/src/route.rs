@@ -466,6 +466,8 @@ pub enum OriginMatch {
         /// `.example.com`.
         behind: String,
     },
+    /// The whole origin matches this RE2 expression.
+    Regex(String),
 }
 
 /// A list of names, or all names.

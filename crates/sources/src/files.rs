@@ -24,12 +24,10 @@ mod scalar;
 mod set;
 mod text;
 mod tree;
-mod unsupported;
 mod walk;
 mod watch;
 mod yaml;
 
-use std::collections::BTreeSet;
 use std::io::Read;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -39,7 +37,6 @@ use sesame_api::Object;
 pub use self::error::FileError;
 pub use self::limits::Limits;
 use self::set::FileSet;
-pub use self::unsupported::Unsupported;
 pub use self::watch::{WatchError, watch};
 use crate::change::Change;
 
@@ -76,8 +73,6 @@ pub struct Snapshot {
     pub objects: Vec<Object>,
     /// The errors, by location.
     pub errors: Vec<FileError>,
-    /// Objects of kinds that Sesame does not support yet.
-    pub unsupported: BTreeSet<Unsupported>,
 }
 
 /// Changes since the previous set.
@@ -87,8 +82,6 @@ pub struct ChangeSet {
     pub changes: Vec<Change>,
     /// All current errors, by location.
     pub errors: Vec<FileError>,
-    /// All current objects of kinds that Sesame does not support yet.
-    pub unsupported: BTreeSet<Unsupported>,
     /// When the first change was detected.
     pub detected: Instant,
 }
@@ -108,6 +101,5 @@ fn load_with(config: &FilesConfig, stdin: &mut dyn Read) -> Snapshot {
     Snapshot {
         objects: objects.collect(),
         errors: set.errors(),
-        unsupported: set.unsupported(),
     }
 }

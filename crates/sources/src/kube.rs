@@ -104,8 +104,9 @@ pub enum WatchEvent {
     Release(Option<Release>),
     /// The kinds that the API server doesn't serve. Sent when they change, before the first set if already known.
     Absent(BTreeSet<Kind>),
-    /// All GatewayClasses and Gateways have been sent, so a fleet without an owner is an orphan. Sent once, and not
-    /// while such objects are forbidden, can't be decoded, or are served in an unsupported version.
+    /// All objects that own fleets have been sent: GatewayClasses and Gateways, and the objects without a Gateway, which
+    /// share a fleet. So a fleet that none of them needs is an orphan. Sent once, and not while such objects are
+    /// forbidden, can't be decoded, or are served in an unsupported version.
     FleetOwnersKnown,
     /// All current failures.
     Failures(Vec<WatchFailure>),

@@ -11,8 +11,8 @@
 //! - Fields written with an earlier field manager would never be removed.
 //! - It costs the API server more per write.
 //!
-//! So ownership is derived from content. An entry is ours if it names our controller. A Gateway, GatewayClass or
-//! ListenerSet has only one controller, so its conditions are ours if the table of kinds lists their type. Conditions
+//! So ownership is derived from content. An entry is ours if it names our controller. A Gateway, GatewayClass, ListenerSet
+//! or HTTPProxy has only one controller, so its conditions are ours if the table of kinds lists their type. Conditions
 //! of other types are foreign and are kept byte for byte. When a listener is removed, its entry is removed along with
 //! any foreign conditions.
 
@@ -157,7 +157,10 @@ impl<'a> Merge<'a> {
         // An empty list equals an absent one.
         let live = live.filter(|live| live.as_array().is_none_or(|list| !list.is_empty()));
         if live.as_ref() != desired {
-            let text = desired.map_or_else(|| REMOVED.to_owned(), json::text);
+            let text = desired.map_or_else(
+                || REMOVED.to_owned(),
+                |desired| json::text(&json::merge_patch(live.as_ref(), desired)),
+            );
             self.changes.push((name, text));
         }
     }
@@ -362,4 +365,6 @@ fn same_content(a: &Condition, b: &Condition) -> bool {
         && a.observed_generation == b.observed_generation
         && a.reason == b.reason
         && a.message == b.message
+        && a.errors == b.errors
+        && a.warnings == b.warnings
 }

@@ -18,6 +18,8 @@ mod filter;
 mod gateway;
 mod grant;
 mod grpc_route;
+mod http_proxy;
+mod ingress;
 mod json;
 mod l4_route;
 mod pool;
@@ -63,7 +65,7 @@ pub enum Change {
     Remove(ObjectKey),
 }
 
-/// Sets of up to about thirty objects; one in fifty has a host with many routes of one kind.
+/// Sets of up to about fifty objects; one in fifty has a host with many routes of one kind.
 pub fn sets() -> BoxedStrategy<Set> {
     // Usually include the kinds that others refer to.
     let parts: Vec<BoxedStrategy<Vec<Value>>> = vec![
@@ -87,6 +89,11 @@ pub fn sets() -> BoxedStrategy<Set> {
         prop::collection::vec(l4_route::tls_route(), 0..3).boxed(),
         prop::collection::vec(l4_route::tcp_route(), 0..3).boxed(),
         prop::collection::vec(l4_route::udp_route(), 0..3).boxed(),
+        prop::collection::vec(http_proxy::http_proxy(), 0..6).boxed(),
+        prop::collection::vec(http_proxy::delegation(), 0..2).boxed(),
+        prop::collection::vec(http_proxy::extension_service(), 0..2).boxed(),
+        prop::collection::vec(ingress::ingress(), 0..5).boxed(),
+        prop::collection::vec(ingress::class(), 0..3).boxed(),
         prop::option::weighted(0.02, prop::sample::select(route::crowds()))
             .prop_map(Vec::from_iter)
             .boxed(),
@@ -134,6 +141,11 @@ pub fn objects() -> BoxedStrategy<Value> {
         1 => l4_route::tls_route(),
         1 => l4_route::tcp_route(),
         1 => l4_route::udp_route(),
+        5 => http_proxy::http_proxy(),
+        1 => http_proxy::delegation(),
+        1 => http_proxy::extension_service(),
+        4 => ingress::ingress(),
+        1 => ingress::class(),
     ]
     .boxed()
 }
@@ -297,6 +309,8 @@ fn graft(object: &mut Value, donor: &Value, which: &Index) -> Option<()> {
         "XBackend" => &["port"],
         "XBackendTrafficPolicy" => &["targetRefs", "retryConstraint", "sessionPersistence"],
         "XTelemetryPolicy" => &["targetRefs", "tracing"],
+        "HTTPProxy" => &["virtualhost", "routes", "includes", "tcpproxy"],
+        "Ingress" => &["ingressClassName", "defaultBackend", "tls"],
         _ => return None,
     };
     let field = fields[which.index(fields.len())];

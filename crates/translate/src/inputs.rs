@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use sesame_api::{
-    BackendTLSPolicy, GRPCRoute, Gateway, GatewayClass, HTTPRoute, Kind, ListenerSet,
-    NamespacedName, Object, ObjectKey, ReferenceGrant, Release, TCPRoute, TLSRoute, UDPRoute,
-    XBackend, XBackendTrafficPolicy, XListenerSet, XTelemetryPolicy,
+    BackendTLSPolicy, ExtensionService, GRPCRoute, Gateway, GatewayClass, HTTPProxy, HTTPRoute,
+    Ingress, IngressClass, Kind, ListenerSet, NamespacedName, Object, ObjectKey, ReferenceGrant,
+    Release, TCPRoute, TLSCertificateDelegation, TLSRoute, UDPRoute, XBackend,
+    XBackendTrafficPolicy, XListenerSet, XTelemetryPolicy,
 };
 use sesame_engine::{Batch, Builder, Engine, Index, Reader, Table};
 use sesame_model::{FleetId, FleetState};
@@ -17,6 +18,7 @@ use crate::gateway_api::parameters::ConfigData;
 use crate::settings::Settings;
 use crate::shared::authorities::AUTHORITIES;
 use crate::shared::certificates::{CHAIN, PRIVATE_KEY, SecretData};
+use crate::shared::delegation::{self, Delegations};
 use crate::shared::namespaces::Labels;
 use crate::shared::parameters::KEY;
 use crate::shared::services::{self, Service, Slice};
@@ -37,6 +39,11 @@ pub struct Inputs {
     pub(crate) xbackends: Table<ObjectKey, XBackend>,
     pub(crate) backend_traffic_policies: Table<ObjectKey, XBackendTrafficPolicy>,
     pub(crate) telemetry_policies: Table<ObjectKey, XTelemetryPolicy>,
+    pub(crate) http_proxies: Table<ObjectKey, HTTPProxy>,
+    pub(crate) tls_certificate_delegations: Table<NamespacedName, TLSCertificateDelegation>,
+    pub(crate) extension_services: Table<ObjectKey, ExtensionService>,
+    pub(crate) ingresses: Table<ObjectKey, Ingress>,
+    pub(crate) ingress_classes: Table<Arc<str>, IngressClass>,
     pub(crate) reference_grants: Table<NamespacedName, ReferenceGrant>,
     pub(crate) services: Table<NamespacedName, Service>,
     pub(crate) slices: Table<NamespacedName, Slice>,
@@ -54,12 +61,14 @@ pub struct Inputs {
     pub(crate) settings: Table<(), Settings>,
     pub(crate) grants_by_namespace: Index<NamespacedName, ReferenceGrant, Arc<str>>,
     pub(crate) slices_by_service: Index<NamespacedName, Slice, NamespacedName>,
+    pub(crate) delegations_by_namespace: Delegations,
     pub(crate) rejected_routes_by_table: Index<Rejected, String, (FleetId, Arc<str>)>,
 }
 
 impl Inputs {
     pub(crate) fn declare(b: &mut Builder) -> Self {
         let reference_grants = b.input("reference_grants");
+        let tls_certificate_delegations = b.input("tls_certificate_delegations");
         let slices = b.input("endpoint_slices");
         let rejections = b.input("rejections");
         Self {
@@ -75,6 +84,11 @@ impl Inputs {
             xbackends: b.input("xbackends"),
             backend_traffic_policies: b.input("backend_traffic_policies"),
             telemetry_policies: b.input("telemetry_policies"),
+            http_proxies: b.input("http_proxies"),
+            tls_certificate_delegations,
+            extension_services: b.input("extension_services"),
+            ingresses: b.input("ingresses"),
+            ingress_classes: b.input("ingress_classes"),
             reference_grants,
             services: b.input("services"),
             slices,
@@ -96,6 +110,7 @@ impl Inputs {
             slices_by_service: b.index(slices, "endpoint_slices by service", |_, slice| {
                 services::owner(slice)
             }),
+            delegations_by_namespace: delegation::by_namespace(b, tls_certificate_delegations),
             rejected_routes_by_table: b.index(
                 rejections,
                 "rejected routes by table",
@@ -249,6 +264,11 @@ input_tables! {
     XBackend => xbackends,
     XBackendTrafficPolicy => backend_traffic_policies,
     XTelemetryPolicy => telemetry_policies,
+    HTTPProxy => http_proxies,
+    TLSCertificateDelegation => tls_certificate_delegations,
+    ExtensionService => extension_services,
+    Ingress => ingresses,
+    IngressClass => ingress_classes,
     ReferenceGrant => reference_grants,
     Namespace => namespaces,
     Service => services,
@@ -290,6 +310,11 @@ whole_objects! {
     XBackend without status,
     XBackendTrafficPolicy without status,
     XTelemetryPolicy without status,
+    HTTPProxy without status,
+    TLSCertificateDelegation without status,
+    ExtensionService without status,
+    Ingress without status,
+    IngressClass,
     ReferenceGrant,
 }
 

@@ -6,6 +6,8 @@
 
 pub mod fleet;
 pub mod gateway_api;
+pub(crate) mod http_proxy;
+pub(crate) mod ingress;
 pub mod inputs;
 pub mod pipeline;
 pub mod problem;

@@ -7,14 +7,13 @@ mod authorities;
 mod clusters;
 mod gateways;
 mod reach;
-
-use std::sync::Arc;
+mod statuses;
 
 use sesame_api::{
     DefaultScope, GRPCRoute, HTTPRoute, NamespacedName, ObjectKey, ObjectStatus, TCPRoute,
     TLSRoute, UDPRoute,
 };
-use sesame_engine::{Builder, Index, Reader, Table};
+use sesame_engine::{Builder, Index, Table};
 use sesame_model::{
     BackendName, Certificate, CertificateKey, Cluster, ClusterKey, Datagrams, DestinationKey,
     Endpoints, FleetId, FleetRequest, Listener, ListenerKey, PodServiceChange, RouteTable,
@@ -22,19 +21,22 @@ use sesame_model::{
 };
 
 use self::reach::{certificates_of, clusters_of, listener_clusters_of, trust_bundles_of};
-use crate::fleet::{Rejected, RejectedKind};
-use crate::gateway_api::route::status::{Findings, Rejections};
 use crate::gateway_api::route::{self, RouteKind, attach, backends};
 use crate::gateway_api::{
     ancestors, backend_tls, backend_traffic, l4_route, listener_state, telemetry, xbackend,
 };
+use crate::http_proxy;
+use crate::ingress;
 use crate::inputs::Inputs;
-use crate::settings::Settings;
+use crate::problem::Notices;
 use crate::shared::certificates::CertificateState;
 use crate::shared::connections::{self, ChainKey, ServedChain};
 use crate::shared::datagrams;
+use crate::shared::default_fleet;
 use crate::shared::hosts::{self, Attachments, RouteRules};
+use crate::shared::overlaps;
 use crate::shared::ports::{self, Bind};
+use crate::shared::service_annotations;
 use crate::shared::services::{self, RoutedBackend};
 
 /// The declared stages of a translation.
@@ -81,12 +83,18 @@ pub struct Outputs {
     pub pod_services: Table<ObjectKey, PodServiceChange>,
     /// Statuses of all kinds of objects.
     pub statuses: Table<ObjectKey, ObjectStatus>,
+    /// What is wrong with objects whose status has no place for it.
+    pub notices: Table<ObjectKey, Notices>,
+    /// The ports of fleets that Gateways use for other protocols than Ingresses and HTTPProxies, as a sentence.
+    pub port_conflicts: Table<FleetId, String>,
 }
 
 /// Declares all stages.
 pub fn stages(b: &mut Builder) -> Pipeline {
     let inputs = Inputs::declare(b);
-    let authorities = authorities::states(b, &inputs);
+    let ingresses = ingress::read(b, &inputs);
+    let proxies = http_proxy::read(b, &inputs);
+    let authorities = authorities::states(b, &inputs, proxies.by_authority.into());
     let http_by_backend = by_backend(b, "http_routes by backend", inputs.http_routes);
     let grpc_by_backend = by_backend(b, "grpc_routes by backend", inputs.grpc_routes);
     let tls_by_backend = by_backend(b, "tls_routes by backend", inputs.tls_routes);
@@ -117,6 +125,8 @@ pub fn stages(b: &mut Builder) -> Pipeline {
             gateways_by_backend.into(),
             sets_by_backend.into(),
             telemetry_by_backend.into(),
+            ingresses.by_backend.into(),
+            proxies.by_backend.into(),
         ],
     );
     let policies = backend_tls::policies(b, &inputs, authorities);
@@ -126,7 +136,11 @@ pub fn stages(b: &mut Builder) -> Pipeline {
         "targets of policies",
         [policies.by_target.into(), traffic_policies.by_target.into()],
     );
-    let certificate_states = gateways::certificate_states(b, &inputs);
+    let certificate_states = gateways::certificate_states(
+        b,
+        &inputs,
+        [ingresses.by_secret.into(), proxies.by_secret.into()],
+    );
     let xbackends = xbackend::stages(b, &inputs, authorities, certificate_states);
     let backends: Table<ClusterKey, RoutedBackend> =
         b.derive("backend", referenced, move |reader, key: &ClusterKey| {
@@ -138,9 +152,12 @@ pub fn stages(b: &mut Builder) -> Pipeline {
                     let service = service.as_deref();
                     let backend = services::backend(key, &name, *port, service);
                     let port = service.and_then(|service| service.port(*port, key.transport()));
-                    match targeted {
-                        true => backend_tls::secured(reader, policies, key, &name, port, backend),
-                        false => backend,
+                    match key.tls() {
+                        Some(tls) => services::verifiable(reader, authorities, tls, backend),
+                        None if targeted => {
+                            backend_tls::secured(reader, policies, key, &name, port, backend)
+                        }
+                        None => backend,
                     }
                 }
                 BackendName::XBackend { name } => xbackend::backend(reader, xbackends, key, name),
@@ -157,6 +174,21 @@ pub fn stages(b: &mut Builder) -> Pipeline {
         backends,
     };
     let gateways = gateways::stages(b, &inputs, authorities, certificate_states, backends);
+    let listener = default_fleet::http_listener(b, &inputs);
+    let of_default_fleet = default_fleet::Sources {
+        listener,
+        backends: backends.backends,
+        certificates: certificate_states,
+        authorities,
+    };
+    let addresses = default_fleet::addresses(b, &inputs);
+    let ingress_stages = ingress::stages(b, &inputs, ingresses, of_default_fleet, addresses);
+    let ingress = ingress_stages.contribution;
+    let proxy_stages = http_proxy::stages(b, &inputs, proxies, of_default_fleet);
+    let http_proxy = proxy_stages.contribution;
+    let default_fleet =
+        default_fleet::stages(b, &inputs, listener, gateways.points, [ingress, http_proxy]);
+    let points = b.union("listeners", [gateways.points, default_fleet.points]);
 
     let sources = route::Sources {
         attach: attach::Sources {
@@ -209,7 +241,10 @@ pub fn stages(b: &mut Builder) -> Pipeline {
         inputs.udp_routes,
         sources,
     );
-    let rules: Table<ObjectKey, RouteRules> = b.union("route rules", [http.rules, grpc.rules]);
+    let rules: Table<ObjectKey, RouteRules> = b.union(
+        "route rules",
+        [http.rules, grpc.rules, ingress.rules, http_proxy.rules],
+    );
     let attachments: Table<ObjectKey, Attachments> = b.union(
         "attachments",
         [
@@ -218,6 +253,8 @@ pub fn stages(b: &mut Builder) -> Pipeline {
             tls.attachments,
             tcp.attachments,
             udp.attachments,
+            ingress.attachments,
+            http_proxy.attachments,
         ],
     );
     let by_host = b.index(attachments, "attachments by host", |_, attachments| {
@@ -233,7 +270,13 @@ pub fn stages(b: &mut Builder) -> Pipeline {
         }),
         backends: b.union(
             "connection backends",
-            [tls.backends, tcp.backends, udp.backends],
+            [
+                tls.backends,
+                tcp.backends,
+                udp.backends,
+                ingress.backends,
+                http_proxy.backends,
+            ],
         ),
     };
     let chains: Table<ChainKey, ServedChain> =
@@ -241,10 +284,8 @@ pub fn stages(b: &mut Builder) -> Pipeline {
             connections::chain(reader, of_chains, key)
         });
 
-    let points_by_port = b.index(gateways.points, "attach points by port", |_, points| {
-        points.ports()
-    });
-    let points_by_domain = b.index(gateways.points, "attach points by domain", |_, points| {
+    let points_by_port = b.index(points, "attach points by port", |_, points| points.ports());
+    let points_by_domain = b.index(points, "attach points by domain", |_, points| {
         points.domains()
     });
     let of_destinations = connections::Destinations {
@@ -288,7 +329,14 @@ pub fn stages(b: &mut Builder) -> Pipeline {
     );
     let of_ports = ports::Sources {
         points_by_port,
-        terminations: gateways.terminations,
+        terminations: b.union(
+            "all terminations",
+            [
+                gateways.terminations,
+                ingress.terminations,
+                http_proxy.terminations,
+            ],
+        ),
         chains: b.index(chains, "chains by listener", |key: &ChainKey, _| {
             vec![key.listener.clone()]
         }),
@@ -374,97 +422,16 @@ pub fn stages(b: &mut Builder) -> Pipeline {
     });
 
     let (gateway_status, set_status) = gateways::statuses(b, &inputs, &gateways, by_listener);
-    let clusters_by_secret = b.index(
-        fleet_clusters,
-        "fleet's clusters by secret",
-        |(fleet, cluster): &(FleetId, ClusterKey), ()| {
-            Rejected::secrets_of(fleet, cluster).collect()
+    let route_status = statuses::of_routes(
+        b,
+        &inputs,
+        statuses::Sources {
+            routes: (http, grpc, tls, tcp, udp),
+            chains,
+            fleet_clusters,
+            backends: backends.backends,
+            client_certificates: gateways.client_certificates,
         },
-    );
-    let rejected_backends = b.derive(
-        "rejected backend",
-        inputs.rejections,
-        move |reader, key: &Rejected| {
-            let of_backend = match key.what {
-                RejectedKind::Cluster | RejectedKind::Endpoints => true,
-                RejectedKind::Secret => reader.count(clusters_by_secret, key) > 0,
-                RejectedKind::Listener | RejectedKind::Routes => false,
-            };
-            of_backend.then_some(())
-        },
-    );
-    let rejected_by_fleet = b.index(
-        rejected_backends,
-        "rejected backends by fleet",
-        |rejected: &Rejected, ()| vec![rejected.fleet.clone()],
-    );
-    let rejections = Rejections {
-        rejections: inputs.rejections,
-        fleets: b.union_keys("fleets that reject backends", [rejected_by_fleet.into()]),
-        backends: backends.backends,
-        client_certificates: gateways.client_certificates,
-    };
-    let of_requests = |stages: route::Stages| {
-        move |reader: &mut Reader<'_>, key: &ObjectKey, _: &Attachments| {
-            Some(Findings::of(&*reader.get(stages.rules, key)?))
-        }
-    };
-    let http_status = route_statuses(
-        b,
-        "http_route status",
-        inputs.http_routes,
-        http.attachments,
-        of_requests(http),
-        inputs.settings,
-        rejections,
-    );
-    let grpc_status = route_statuses(
-        b,
-        "grpc_route status",
-        inputs.grpc_routes,
-        grpc.attachments,
-        of_requests(grpc),
-        inputs.settings,
-        rejections,
-    );
-    let of_connections = |stages: l4_route::Stages| {
-        move |reader: &mut Reader<'_>, key: &ObjectKey, attachments: &Attachments| {
-            let backends = reader.get(stages.backends, key)?;
-            Some(l4_route::findings(
-                reader,
-                chains,
-                key,
-                attachments,
-                &backends,
-            ))
-        }
-    };
-    let tls_status = route_statuses(
-        b,
-        "tls_route status",
-        inputs.tls_routes,
-        tls.attachments,
-        of_connections(tls),
-        inputs.settings,
-        rejections,
-    );
-    let tcp_status = route_statuses(
-        b,
-        "tcp_route status",
-        inputs.tcp_routes,
-        tcp.attachments,
-        of_connections(tcp),
-        inputs.settings,
-        rejections,
-    );
-    let udp_status = route_statuses(
-        b,
-        "udp_route status",
-        inputs.udp_routes,
-        udp.attachments,
-        of_connections(udp),
-        inputs.settings,
-        rejections,
     );
     let uses = ancestors::uses(
         b,
@@ -480,28 +447,45 @@ pub fn stages(b: &mut Builder) -> Pipeline {
         backend_traffic::statuses(b, &inputs, traffic_policies, xbackends, uses);
     let pod_services = xbackend::pod_service_changes(b, &inputs, xbackends, uses);
     let xbackend_status = xbackend::statuses(b, &inputs, xbackends, pod_services, uses);
+    let overlaps = overlaps::stages(b, of_hosts, attachments);
+    let proxy_status = http_proxy::statuses(b, &inputs, proxy_stages, overlaps, addresses);
     let statuses = b.union(
         "statuses",
         [
             gateways.class_status,
             gateway_status,
             set_status,
-            http_status,
-            grpc_status,
-            tls_status,
-            tcp_status,
-            udp_status,
+            route_status,
             policy_status,
             traffic_policy_status,
             xbackend_status,
             telemetry.statuses,
+            ingress_stages.statuses,
+            proxy_status,
         ],
     );
 
+    let ingress_notices = ingress::notices(b, ingress_stages, overlaps, points_by_domain);
+    let service_notices = service_annotations::notices(b, inputs.services);
+    let notices = b.union("notices", [ingress_notices, service_notices]);
+
+    let gateway_fleets = gateways::fleets(b, &inputs, &gateways);
+    let port_conflicts = default_fleet.conflicts;
+    let fleets = default_fleet::fleets(b, gateway_fleets, default_fleet);
+    let bundles_of_secrets = authorities::of_secrets(b, authorities);
+    let trust_bundles = b.union(
+        "trust bundles",
+        [
+            policies.trust_bundles,
+            xbackends.trust_bundles,
+            gateways.trust_bundles,
+            bundles_of_secrets,
+        ],
+    );
     Pipeline {
         inputs,
         outputs: Outputs {
-            fleets: gateways::fleets(b, &inputs, &gateways),
+            fleets,
             listeners,
             destinations,
             datagrams,
@@ -510,20 +494,15 @@ pub fn stages(b: &mut Builder) -> Pipeline {
             clusters,
             endpoints,
             certificates: certificates(b, certificate_states),
-            trust_bundles: b.union(
-                "trust bundles",
-                [
-                    policies.trust_bundles,
-                    xbackends.trust_bundles,
-                    gateways.trust_bundles,
-                ],
-            ),
+            trust_bundles,
             fleet_clusters,
             fleet_destinations,
             fleet_certificates,
             fleet_trust_bundles,
             pod_services,
             statuses,
+            notices,
+            port_conflicts,
         },
     }
 }
@@ -546,34 +525,4 @@ fn by_backend<R: RouteKind>(
     routes: Table<ObjectKey, R>,
 ) -> Index<ObjectKey, R, ClusterKey> {
     b.index(routes, name, |_, route| route::referenced(route))
-}
-
-fn route_statuses<R: RouteKind>(
-    b: &mut Builder,
-    name: &'static str,
-    routes: Table<ObjectKey, R>,
-    attachments: Table<ObjectKey, Attachments>,
-    findings: impl Fn(&mut Reader<'_>, &ObjectKey, &Attachments) -> Option<Findings>
-    + Send
-    + Sync
-    + 'static,
-    settings: Table<(), Settings>,
-    rejections: Rejections,
-) -> Table<ObjectKey, ObjectStatus> {
-    b.derive(name, attachments, move |reader, key| {
-        let route = reader.get(routes, key)?;
-        let attachments = reader.get(attachments, key)?;
-        let findings = findings(reader, key, &attachments)?;
-        let clusters = || route::referenced(&*route);
-        let rejected = route::status::rejected_backend(reader, rejections, &attachments, clusters);
-        let generation = route.meta().generation;
-        let status = route::status::status(
-            &reader.get(settings, &())?.controller_name,
-            &attachments,
-            &findings,
-            rejected.as_ref(),
-            generation,
-        );
-        Some(ObjectStatus::Route(Arc::new(status)))
-    })
 }

@@ -5,7 +5,7 @@ use std::fmt;
 
 use sesame_api::Condition;
 
-/// The maximum length of a condition's message, in bytes, to keep it readable. The API server's limit is 32,768.
+/// The maximum length of a message, in bytes, to keep it readable. The API server's limit for conditions is 32,768.
 const MAX_MESSAGE: usize = 2_000;
 
 /// The reason and message of a condition that reports a problem. Boxed, since most objects have none.
@@ -79,7 +79,7 @@ pub fn bounded(mut message: String) -> String {
 /// An invalid field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldError {
-    /// The field's path: `spec.rules[0].matches[1].path.value`.
+    /// The field's path: `spec.rules[0].matches[1].path.value`; empty for the whole object.
     pub field: String,
     /// What is wrong with it, and what would be valid.
     pub message: String,
@@ -97,6 +97,73 @@ impl FieldError {
 
 impl fmt::Display for FieldError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.field, self.message)
+        match self.field.is_empty() {
+            true => f.write_str(&self.message),
+            false => write!(f, "{}: {}", self.field, self.message),
+        }
+    }
+}
+
+/// The maximum number of errors, and of warnings, about an object.
+const MAX_NOTICES: usize = 16;
+
+/// What is wrong with an object whose status has no place for it. Never empty as a row.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Notices {
+    /// Fields that have no effect, or not the one that they say.
+    pub errors: Vec<FieldError>,
+    /// Invalid or unnecessary settings, without which the object is served.
+    pub warnings: Vec<FieldError>,
+    /// Number of errors and warnings beyond [`MAX_NOTICES`].
+    omitted: usize,
+}
+
+impl Notices {
+    /// Adds an error.
+    pub fn error(&mut self, field: impl Into<String>, message: impl Into<String>) {
+        let list = &mut self.errors;
+        push(list, &mut self.omitted, field.into(), message.into());
+    }
+
+    /// Adds a warning.
+    pub fn warning(&mut self, field: impl Into<String>, message: impl Into<String>) {
+        let list = &mut self.warnings;
+        push(list, &mut self.omitted, field.into(), message.into());
+    }
+
+    /// With the number of omitted ones as a warning; `None` if there are none.
+    pub fn non_empty(mut self) -> Option<Self> {
+        if self.omitted > 0 {
+            let message = format!("and {} more", std::mem::take(&mut self.omitted));
+            self.warnings.push(FieldError::new("", message));
+        }
+        let any = !self.errors.is_empty() || !self.warnings.is_empty();
+        any.then_some(self)
+    }
+}
+
+fn push(list: &mut Vec<FieldError>, omitted: &mut usize, field: String, message: String) {
+    match list.len() < MAX_NOTICES {
+        true => list.push(FieldError::new(field, bounded(message))),
+        false => *omitted += 1,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_object_has_few_short_notices() {
+        let mut notices = Notices::default();
+        assert_eq!(notices.clone().non_empty(), None);
+        for number in 0..1_000 {
+            notices.warning("spec", format!("{number}"));
+        }
+        notices.error("spec", "x".repeat(1_000_000));
+        let notices = notices.non_empty().expect("notices");
+        assert!(notices.errors[0].message.len() < 3_000);
+        assert_eq!(notices.warnings.len(), MAX_NOTICES + 1);
+        assert_eq!(notices.warnings[MAX_NOTICES].to_string(), "and 984 more");
     }
 }

@@ -8,6 +8,12 @@ use sesame_model::FleetId;
 /// The default controller name of Sesame's GatewayClasses.
 pub const CONTROLLER_NAME: &str = "projectsesame.io/gateway-controller";
 
+/// The default name of the ingress class that Sesame implements.
+pub const INGRESS_CLASS: &str = "sesame";
+
+/// `spec.controller` of the IngressClasses that Sesame implements.
+pub const INGRESS_CONTROLLER: &str = "projectsesame.io/ingress-controller";
+
 /// The settings of a translation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
@@ -15,6 +21,8 @@ pub struct Settings {
     pub controller_name: Arc<str>,
     /// Where the Envoys run.
     pub mode: Mode,
+    /// The name of the ingress class that Sesame implements, with or without an IngressClass.
+    pub ingress_class: Arc<str>,
     /// Whether Envoys in a cluster bind IPv6 addresses. Must be false if the nodes' kernels lack IPv6: Envoy rejects
     /// a listener if any of its addresses can't be bound.
     pub ipv6: bool,
@@ -42,7 +50,16 @@ impl Settings {
         Self {
             controller_name: CONTROLLER_NAME.into(),
             mode,
+            ingress_class: INGRESS_CLASS.into(),
             ipv6: true,
+        }
+    }
+
+    /// The fleet for objects without a Gateway.
+    pub fn default_fleet(&self) -> FleetId {
+        match self.mode {
+            Mode::Local | Mode::Managed => FleetId::Default,
+            Mode::Unmanaged { .. } => FleetId::Unmanaged,
         }
     }
 

@@ -1,6 +1,6 @@
 //! Shared by all configuration sources: listeners, ports, hosts, connections and datagrams, which merge the rows of
-//! all sources; hostnames, references and grants, certificates, client certificates, CAs, Services, and the
-//! Services of XBackends.
+//! all sources; the fleet of objects without a Gateway; hostnames and wildcards, references, grants and delegations, certificates,
+//! client certificates, CAs, Services and their annotations, the Services of XBackends; durations and expressions.
 
 pub(crate) mod authorities;
 pub mod certificates;
@@ -8,15 +8,21 @@ pub(crate) mod client_certificates;
 pub(crate) mod connections;
 pub(crate) mod covering;
 pub(crate) mod datagrams;
+pub(crate) mod default_fleet;
+pub(crate) mod delegation;
+pub(crate) mod durations;
 pub(crate) mod grants;
 pub(crate) mod headers;
 pub mod hostname;
 pub mod hosts;
 pub mod listeners;
 pub(crate) mod namespaces;
+pub(crate) mod overlaps;
 pub mod parameters;
 pub mod pod_services;
 pub(crate) mod ports;
 pub mod precedence;
 pub mod regex;
+pub mod service_annotations;
 pub mod services;
+pub(crate) mod wildcards;

@@ -10,6 +10,9 @@
 - apiGroups: [gateway.networking.k8s.io]
   resources: [gatewayclasses/status]
   verbs: [patch]
+- apiGroups: [networking.k8s.io]
+  resources: [ingressclasses]
+  verbs: [list, watch]
 # CA certificates that Gateways and policies reference.
 - apiGroups: [certificates.k8s.io]
   resources: [clustertrustbundles]
@@ -60,7 +63,22 @@
 - apiGroups: [gateway.networking.x-k8s.io]
   resources: [xbackends/status, xbackendtrafficpolicies/status, xlistenersets/status]
   verbs: [patch]
-# Backends, and the objects that Gateways and policies reference: certificates, CA bundles, parameters.
+- apiGroups: [networking.k8s.io]
+  resources: [ingresses]
+  verbs: [get, list, watch]
+- apiGroups: [networking.k8s.io]
+  resources: [ingresses/status]
+  verbs: [patch]
+- apiGroups: [projectsesame.io]
+  resources: [extensionservices, tlscertificatedelegations]
+  verbs: [list, watch]
+- apiGroups: [projectsesame.io]
+  resources: [httpproxies]
+  verbs: [get, list, watch]
+- apiGroups: [projectsesame.io]
+  resources: [httpproxies/status]
+  verbs: [patch]
+# Backends, and the objects that Gateways, policies and HTTPProxies reference: certificates, CA bundles, parameters.
 # Sesame writes the Services of XBackends.
 - apiGroups: [""]
   resources: [services]
@@ -81,7 +99,7 @@
   verbs: [create, patch]
 {{- end }}
 
-{{/* Rules for managed Envoys, which run in their Gateways' namespaces; `sesame.rules.objects` has further verbs. */}}
+{{/* Rules for managed Envoys, which run in their Gateways' namespaces, and those of the default fleet in Sesame's; `sesame.rules.objects` has further verbs. */}}
 {{- define "sesame.rules.fleets" -}}
 - apiGroups: [""]
   resources: [serviceaccounts]
@@ -116,7 +134,17 @@
   resources: [leases]
   resourceNames: [sesame-leader]
   verbs: [get, update]
-{{- if or .Values.watchNamespaces (ne .Values.mode "managed") }}
+{{- $managed := eq .Values.mode "managed" }}
+{{- if and .Values.watchNamespaces $managed (not (has .Release.Namespace .Values.watchNamespaces)) }}
+# The default fleet, and the certificates of the xDS server.
+{{ include "sesame.rules.fleets" . }}
+- apiGroups: [""]
+  resources: [services]
+  verbs: [create, delete, list, patch, watch]
+- apiGroups: [""]
+  resources: [configmaps, secrets]
+  verbs: [get, list, watch]
+{{- else if or .Values.watchNamespaces (not $managed) }}
 # Not needed for managed Envoys in all namespaces: the ClusterRole already covers these Secrets.
 - apiGroups: [""]
   resources: [secrets]

@@ -16,6 +16,7 @@ const WITHOUT_NAMESPACE: &[(&str, &str)] = &[
     ("certificates.k8s.io", "clustertrustbundles"),
     ("gateway.networking.k8s.io", "gatewayclasses"),
     ("gateway.networking.k8s.io", "gatewayclasses/status"),
+    ("networking.k8s.io", "ingressclasses"),
 ];
 
 /// Wildcards, and verbs that allow privilege escalation.

@@ -2,6 +2,7 @@
 
 mod filters;
 mod gateways;
+mod http_proxies;
 mod routes;
 
 use serde_json::{Value, json};

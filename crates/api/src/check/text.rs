@@ -2,20 +2,25 @@
 
 use super::{Check, ensure, fail};
 
+/// Whether the text is one DNS label of at most 63 characters (RFC 1123).
+pub(crate) fn is_label(text: &str) -> bool {
+    text.len() <= 63 && is_part(text)
+}
+
 /// Lowercase letters, digits and `-`, starting and ending with a letter or digit.
-fn is_label(text: &str) -> bool {
+fn is_part(text: &str) -> bool {
     let inner = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
     !text.is_empty() && text.bytes().all(inner) && !text.starts_with('-') && !text.ends_with('-')
 }
 
 fn is_subdomain(text: &str) -> bool {
-    text.split('.').all(is_label)
+    text.split('.').all(is_part)
 }
 
 /// One DNS label of at most 63 characters (RFC 1123).
 pub(super) fn label(text: &str) -> Check {
     ensure(
-        text.len() <= 63 && is_label(text),
+        is_label(text),
         "expected at most 63 characters (a-z, 0-9 and -), starting and ending with a letter or digit",
     )
 }

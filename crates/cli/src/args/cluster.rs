@@ -13,7 +13,8 @@ use super::{LogFormat, LogLevel, RouteShards, namespaced_name};
 #[command(after_help = "\
 Runs as a Deployment with any number of replicas (see deploy/). Every replica watches the API server and serves \
 Envoys. The leader, which holds the Lease `sesame-leader`, writes statuses and manages a Deployment of Envoys for each \
-Gateway. With --unmanaged, you run the Envoys, using the output of `sesame bootstrap`; they serve one Gateway.
+Gateway, and one for all Ingresses and HTTPProxies, in its own namespace. With --unmanaged, you run the Envoys, using \
+the output of `sesame bootstrap`; they serve one Gateway, and all Ingresses and HTTPProxies.
 
 On SIGTERM the replica releases the Lease and closes its Envoys' streams; they keep their configuration and connect to \
 another replica.
@@ -23,7 +24,7 @@ Environment:
   KUBECONFIG                 path to the kubeconfig; --kubeconfig takes precedence
   RUST_LOG                   log filter; --log-level takes precedence")]
 pub(crate) struct ServeArgs {
-    /// Namespace of Sesame's Lease and certificates
+    /// Namespace of Sesame's Lease and certificates, and of the default fleet
     #[arg(
         long,
         env = "POD_NAMESPACE",
@@ -40,6 +41,9 @@ pub(crate) struct ServeArgs {
     /// Namespaces to watch [default: all]
     #[arg(long, value_name = "NAMESPACE", value_delimiter = ',')]
     pub(crate) watch_namespaces: Vec<String>,
+    /// Name of the ingress class that Sesame implements; IngressClasses with Sesame's controller name also count
+    #[arg(long, value_name = "NAME", default_value = sesame_control::INGRESS_CLASS)]
+    pub(crate) ingress_class: String,
     /// Listen address of the xDS server (mutual TLS)
     #[arg(long, value_name = "IP:PORT", default_value = "0.0.0.0:18000")]
     pub(crate) xds: SocketAddr,
@@ -116,7 +120,8 @@ fn default_sidecar_image() -> String {
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Problems come first. The command reads the objects' statuses, so it needs permission to list Gateways, \
-ListenerSets and all kinds of routes, but no connection to Sesame.
+ListenerSets, all kinds of routes, Ingresses and HTTPProxies, but no connection to Sesame. What is wrong with an \
+Ingress is not in its status but in its Events: `kubectl describe ingress` shows them.
 
 Examples:
   sesame status              the namespace of the current context
@@ -129,6 +134,9 @@ pub(crate) struct StatusArgs {
     /// Show this namespace [default: that of the current context]
     #[arg(short, long)]
     pub(crate) namespace: Option<String>,
+    /// Name of the ingress class that Sesame implements; others' Ingresses and HTTPProxies are not shown
+    #[arg(long, value_name = "NAME", default_value = sesame_control::INGRESS_CLASS)]
+    pub(crate) ingress_class: String,
     /// Kubeconfig [default: KUBECONFIG, else ~/.kube/config]
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) kubeconfig: Option<PathBuf>,

@@ -6,7 +6,7 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use sesame_control::event::{ChangeKind, ObjectChange, RunEvent};
-use sesame_control::status_store::Severity;
+use sesame_control::status_store::{DEFAULT_FLEET, NoticeLevel, Severity};
 
 use crate::table::{GREEN, RED, RESET, YELLOW};
 
@@ -20,17 +20,22 @@ pub(crate) fn describe(event: &RunEvent, ready: bool, colour: bool) -> Option<St
         false => text,
     };
     let (code, text) = match event {
-        RunEvent::Ready { gateways, after_ms } => {
-            let noun = if *gateways == 1 {
-                "Gateway"
-            } else {
-                "Gateways"
+        RunEvent::Ready {
+            gateways,
+            default_fleet,
+            after_ms,
+        } => {
+            let named = match gateways {
+                1 => "1 Gateway".to_owned(),
+                number => format!("{number} Gateways"),
+            };
+            let served = match default_fleet {
+                true if *gateways == 0 => "the default fleet".to_owned(),
+                true => format!("{named} and the default fleet"),
+                false => named,
             };
             let after = format_duration(*after_ms);
-            (
-                GREEN,
-                format!("Ready after {after}: serving {gateways} {noun}.\n"),
-            )
+            (GREEN, format!("Ready after {after}: serving {served}.\n"))
         }
         RunEvent::Change {
             objects,
@@ -56,7 +61,8 @@ pub(crate) fn describe(event: &RunEvent, ready: bool, colour: bool) -> Option<St
         } => (
             GREEN,
             format!(
-                "{gateway}: applied by Envoy after {}",
+                "{}: applied by Envoy after {}",
+                fleet(gateway),
                 format_duration(*after_ms)
             ),
         ),
@@ -83,13 +89,38 @@ pub(crate) fn describe(event: &RunEvent, ready: bool, colour: bool) -> Option<St
             }
             ("", text.trim_end().to_owned())
         }
+        RunEvent::Notices {
+            new, solved, more, ..
+        } => {
+            let mut text = String::new();
+            let solved = solved.iter().map(|notice| (GREEN, "fixed: ", notice));
+            let new = new.iter().map(|notice| match notice.level {
+                NoticeLevel::Error => (RED, "error: ", notice),
+                NoticeLevel::Warning => (YELLOW, "warning: ", notice),
+            });
+            for (code, prefix, notice) in solved.chain(new) {
+                // Writing to a string can't fail.
+                let _ = writeln!(text, "{}", paint(code, format!("{prefix}{notice}")));
+            }
+            if *more > 0 {
+                let _ = writeln!(text, "and {more} more");
+            }
+            ("", text.trim_end().to_owned())
+        }
+        RunEvent::FleetProblem { gateway, message } => {
+            let fleet = fleet(gateway);
+            match message {
+                Some(message) => (RED, format!("{fleet}: {message}")),
+                None => (GREEN, format!("{fleet}: fixed")),
+            }
+        }
         RunEvent::EnvoyStarted {
             gateway,
             pid,
             attempt,
         } => {
             let verb = if *attempt > 1 { "restarted" } else { "started" };
-            ("", format!("{gateway}: Envoy {verb} (PID {pid})"))
+            ("", format!("{}: Envoy {verb} (PID {pid})", fleet(gateway)))
         }
         RunEvent::EnvoyExited {
             gateway,
@@ -97,6 +128,7 @@ pub(crate) fn describe(event: &RunEvent, ready: bool, colour: bool) -> Option<St
             uptime_ms,
             restart_in_ms,
         } => {
+            let gateway = fleet(gateway);
             let uptime = format_duration(*uptime_ms);
             match restart_in_ms {
                 Some(delay) => {
@@ -118,7 +150,8 @@ pub(crate) fn describe(event: &RunEvent, ready: bool, colour: bool) -> Option<St
             retry_in_ms,
         } => {
             let text = format!(
-                "{gateway}: cannot start Envoy: {message}; retrying in {}",
+                "{}: cannot start Envoy: {message}; retrying in {}",
+                fleet(gateway),
                 format_duration(*retry_in_ms)
             );
             (RED, text)
@@ -130,7 +163,8 @@ pub(crate) fn describe(event: &RunEvent, ready: bool, colour: bool) -> Option<St
             message,
         } => {
             let text = format!(
-                "{gateway}: Envoy rejected {resource} {name} ({message}) and keeps the last good version"
+                "{}: Envoy rejected {resource} {name} ({message}) and keeps the last good version",
+                fleet(gateway),
             );
             (RED, text)
         }
@@ -140,7 +174,7 @@ pub(crate) fn describe(event: &RunEvent, ready: bool, colour: bool) -> Option<St
             name,
         } => (
             GREEN,
-            format!("{gateway}: Envoy now accepts {resource} {name}"),
+            format!("{}: Envoy now accepts {resource} {name}", fleet(gateway)),
         ),
         RunEvent::Note { message } => (YELLOW, format!("note: {message}")),
     };
@@ -148,6 +182,14 @@ pub(crate) fn describe(event: &RunEvent, ready: bool, colour: bool) -> Option<St
         "" => text,
         code => paint(code, text),
     })
+}
+
+/// The name of a fleet: that of its Gateway, if it has one.
+fn fleet(gateway: &str) -> &str {
+    match gateway {
+        "default" => DEFAULT_FLEET,
+        gateway => gateway,
+    }
 }
 
 /// `changed HTTPRoute/default/shop, added Service/default/a and 3 more`.
@@ -190,6 +232,7 @@ fn format_duration(ms: f64) -> String {
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
+    use sesame_control::status_store::NoticeView;
 
     use super::*;
 
@@ -231,6 +274,53 @@ mod tests {
             "objects": [{"object": "HTTPRoute/n/a", "change": "removed"}],
         });
         assert_eq!(serde_json::to_value(&event).unwrap(), expected);
+    }
+
+    #[test]
+    fn the_default_fleet_is_not_counted_as_a_gateway() {
+        for (gateways, default_fleet, text) in [
+            (1, false, "serving 1 Gateway."),
+            (0, true, "serving the default fleet."),
+            (2, true, "serving 2 Gateways and the default fleet."),
+        ] {
+            let event = RunEvent::Ready {
+                gateways,
+                default_fleet,
+                after_ms: 500.0,
+            };
+            let line = describe(&event, true, false).unwrap();
+            assert!(line.contains(text), "{line}");
+        }
+        let event = RunEvent::EnvoyStarted {
+            gateway: "default".to_owned(),
+            pid: 7,
+            attempt: 1,
+        };
+        assert_eq!(
+            describe(&event, true, false).unwrap(),
+            "default fleet: Envoy started (PID 7)"
+        );
+    }
+
+    #[test]
+    fn notices_are_shown_until_they_are_solved() {
+        let notice = |level| NoticeView {
+            object: sesame_api::ObjectKey::new(sesame_api::Kind::Ingress, "n", "a"),
+            level,
+            field: "spec.rules[0].host".to_owned(),
+            message: "invalid".to_owned(),
+        };
+        let event = RunEvent::Notices {
+            revision: 1,
+            new: vec![notice(NoticeLevel::Error), notice(NoticeLevel::Warning)],
+            solved: vec![notice(NoticeLevel::Error)],
+            more: 0,
+        };
+        let expected = "\
+fixed: Ingress/n/a: spec.rules[0].host: invalid
+error: Ingress/n/a: spec.rules[0].host: invalid
+warning: Ingress/n/a: spec.rules[0].host: invalid";
+        assert_eq!(describe(&event, true, false).unwrap(), expected);
     }
 
     #[test]

@@ -1,6 +1,6 @@
-use sesame_api::{Kind, NamespacedName, ObjectKey};
+use sesame_api::{Kind, ObjectKey};
 use sesame_control::files::FileError;
-use sesame_control::status_store::ParentView;
+use sesame_control::status_store::{DEFAULT_FLEET, NoticeView, ParentView};
 
 use super::*;
 
@@ -10,7 +10,7 @@ fn listener(name: &str, severity: Severity) -> ListenerView {
         port: 80,
         protocol: "HTTP".to_owned(),
         hostname: None,
-        attached_routes: 3,
+        attached_routes: Some(3),
         url: Some("http://127.0.0.1".to_owned()),
         severity,
         message: (severity != Severity::Ok).then(|| "the port is in use".to_owned()),
@@ -37,7 +37,7 @@ fn route(name: &str, severity: Severity) -> RouteView {
 fn overview(listeners: usize, routes: usize) -> Overview {
     Overview {
         gateways: vec![GatewayView {
-            name: NamespacedName::new("shop", "edge"),
+            name: "shop/edge".to_owned(),
             addresses: vec!["127.0.0.1".to_owned()],
             severity: Severity::Ok,
             message: None,
@@ -57,6 +57,19 @@ fn overview(listeners: usize, routes: usize) -> Overview {
             message: "invalid".to_owned(),
             hint: None,
         }],
+        ..Overview::default()
+    }
+}
+
+fn ingress(kind: Kind, name: &str, hosts: &[&str]) -> IngressView {
+    IngressView {
+        key: ObjectKey::new(kind, "shop", name),
+        hosts: hosts.iter().map(ToString::to_string).collect(),
+        more_hosts: 0,
+        class: Some("sesame".to_owned()),
+        addresses: vec!["127.0.0.2".to_owned()],
+        severity: Severity::Ok,
+        message: None,
     }
 }
 
@@ -85,10 +98,66 @@ fn problems_come_first() {
 }
 
 #[test]
+fn ingresses_have_a_table_of_their_own() {
+    let mut fleet = overview(2, 0);
+    fleet.gateways[0].name = DEFAULT_FLEET.to_owned();
+    fleet.gateways[0].listeners[0].attached_routes = None;
+    let overview = Overview {
+        gateways: fleet.gateways,
+        ingresses: vec![
+            ingress(Kind::HTTPProxy, "root", &["a.example"]),
+            ingress(Kind::HTTPProxy, "leaf", &[]),
+            ingress(Kind::Ingress, "any", &[]),
+        ],
+        more_ingresses: 7,
+        notices: vec![NoticeView {
+            object: ObjectKey::new(Kind::Service, "shop", "web"),
+            level: NoticeLevel::Warning,
+            field: "metadata.annotations".to_owned(),
+            message: "ignored".to_owned(),
+        }],
+        ..Overview::default()
+    };
+    let text = draw(&overview, false, None, MAX_ROWS);
+    let lines: Vec<Vec<&str>> = text
+        .lines()
+        .map(|line| line.split_whitespace().collect())
+        .collect();
+    assert_eq!(
+        text.lines().next().unwrap(),
+        "Service/shop/web: metadata.annotations: ignored"
+    );
+    assert_eq!(
+        lines[2][..6],
+        ["default", "fleet", "l0", "80/HTTP", "*", "-"]
+    );
+    assert_eq!(
+        lines[4],
+        ["INGRESS/HTTPPROXY", "HOSTS", "CLASS", "ADDRESS", "STATE"]
+    );
+    assert_eq!(
+        lines[5][..3],
+        ["HTTPProxy/shop/root", "a.example", "sesame"]
+    );
+    assert_eq!(lines[6][..2], ["HTTPProxy/shop/leaf", "-"]);
+    assert_eq!(lines[7][..2], ["Ingress/shop/any", "*"]);
+    assert_eq!(lines[8], ["and", "7", "more"]);
+    // No empty table of routes.
+    assert!(
+        !text.contains("ROUTE ") && !text.contains("no routes"),
+        "{text}"
+    );
+}
+
+#[test]
 fn tables_fit_the_terminal() {
     for (listeners, routes) in [(0, 0), (1, 50), (50, 1), (50, 50)] {
-        for rows in [8, 22, 60] {
-            let text = draw(&overview(listeners, routes), false, Some(80), rows);
+        for (rows, ingresses) in [8, 22, 60].into_iter().zip([0, 5, 90]) {
+            let mut overview = overview(listeners, routes);
+            overview.ingresses = (0..ingresses)
+                .map(|number| ingress(Kind::Ingress, &format!("i{number}"), &["a.example"]))
+                .collect();
+            let text = draw(&overview, false, Some(80), rows);
             assert!(
                 text.lines().count() <= rows,
                 "{listeners} {routes} {rows}\n{text}"

@@ -27,7 +27,6 @@ pub(super) async fn forward(
             WatchEvent::Changes(set) => Message::Changes(ChangeSet {
                 changes: set.changes,
                 errors: Vec::new(),
-                unsupported: BTreeSet::new(),
                 detected: set.detected,
             }),
             WatchEvent::Release(release) => Message::Release(release),

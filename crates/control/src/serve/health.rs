@@ -60,6 +60,11 @@ impl Health {
             .unwrap_or_else(PoisonError::into_inner) = failures;
     }
 
+    /// Changes of leadership.
+    pub(super) fn leadership(&self) -> watch::Receiver<bool> {
+        self.is_leader.clone()
+    }
+
     pub(crate) fn is_leader(&self) -> bool {
         *self.is_leader.borrow()
     }

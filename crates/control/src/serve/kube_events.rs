@@ -1,7 +1,8 @@
 //! Kubernetes Events, as shown by `kubectl describe`.
 //!
-//! In: events of this replica. Out: Events on the affected objects, and log entries. Only the leader reports
-//! changes of conditions; a rejection is reported by the replica to which the Envoy is connected.
+//! In: events of this replica, notices, leadership. Out: Events on the affected objects, and log entries. Only the leader
+//! reports changes of conditions and of notices; a rejection is reported by the replica to which the Envoy is connected.
+//! No status contains notices, so a new leader reports all that this replica hasn't reported yet.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,14 +14,15 @@ use sesame_api::{Kind, ObjectKey};
 use sesame_model::FleetId;
 use sesame_translate::settings::CONTROLLER_NAME;
 use tokio::sync::{broadcast, mpsc};
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::health::Health;
 use crate::event::RunEvent;
-use crate::status_store::{Severity, StatusChange};
+use crate::status_store::{NoticeLevel, NoticeView, Severity, StatusChange, StatusStore};
 use crate::translator::{Message, inspect};
 
-/// Average Events per second. Excess Events are dropped: conditions and logs contain the same information.
+/// Average Events per second. Excess Events are dropped, since conditions and logs contain the same information; those about
+/// notices are delayed.
 const EVENTS_PER_SECOND: u32 = 10;
 /// Maximum Events in a burst.
 const BURST: u32 = 50;
@@ -72,36 +74,80 @@ impl TokenBucket {
     }
 }
 
-/// Writes Events until the sender of events is gone.
-pub(super) async fn report(
-    client: Client,
-    replica: String,
-    mut events: broadcast::Receiver<RunEvent>,
+/// Writes Events.
+#[derive(Clone)]
+pub(super) struct EventWriter {
+    recorder: Recorder,
     translator: mpsc::WeakSender<Message>,
     health: Arc<Health>,
-) {
-    let reporter = Reporter {
-        controller: CONTROLLER_NAME.to_owned(),
-        instance: Some(replica),
-    };
-    let recorder = Recorder::new(client, reporter);
-    let mut bucket = TokenBucket::new(Instant::now());
-    loop {
-        let notes = match events.recv().await {
-            Ok(event) => notes(event, health.is_leader()),
-            Err(broadcast::error::RecvError::Lagged(_)) => continue,
-            Err(broadcast::error::RecvError::Closed) => return,
+}
+
+impl EventWriter {
+    pub(super) fn new(
+        client: Client,
+        replica: String,
+        translator: mpsc::WeakSender<Message>,
+        health: Arc<Health>,
+    ) -> Self {
+        let reporter = Reporter {
+            controller: CONTROLLER_NAME.to_owned(),
+            instance: Some(replica),
         };
-        for note in notes {
-            tracing::warn!(object = %note.object, reason = note.reason, "{}", note.text);
-            if !bucket.take(Instant::now()) {
-                tracing::debug!(object = %note.object, "Event dropped: rate limit exceeded");
-                continue;
+        Self {
+            recorder: Recorder::new(client, reporter),
+            translator,
+            health,
+        }
+    }
+
+    /// Reports rejections and conditions, and logs new notices, until the sender of events is gone.
+    pub(super) async fn report(self, mut events: broadcast::Receiver<RunEvent>) {
+        let mut bucket = TokenBucket::new(Instant::now());
+        loop {
+            let event = match events.recv().await {
+                Ok(event) => event,
+                Err(broadcast::error::RecvError::Lagged(_)) => continue,
+                Err(broadcast::error::RecvError::Closed) => return,
+            };
+            for note in notes(event, self.health.is_leader()) {
+                tracing::warn!(object = %note.object, reason = note.reason, "{}", note.text);
+                if !bucket.take(Instant::now()) {
+                    tracing::debug!(object = %note.object, "Event dropped: rate limit exceeded");
+                    continue;
+                }
+                self.write(&note).await;
             }
-            let object = note.object.clone();
-            if let Some(Some(uid)) = inspect(&translator, move |core| core.uid(&object)).await {
-                send(&recorder, &note, uid).await;
+        }
+    }
+
+    /// Reports notices while this replica leads. Never returns.
+    pub(super) async fn report_notices(self, status_store: Arc<StatusStore>) {
+        let mut leadership = self.health.leadership();
+        let mut last = None;
+        while leadership.wait_for(|leads| *leads).await.is_ok() {
+            let notices = status_store.take_unreported(last.as_ref());
+            if notices.is_empty() {
+                status_store.new_notices().await;
             }
+            for notice in notices {
+                last = Some(notice.object.clone());
+                let note = of_notice(notice);
+                tracing::debug!(object = %note.object, reason = note.reason, "{}", note.text);
+                self.write(&note).await;
+                sleep(Duration::from_secs(1) / EVENTS_PER_SECOND).await;
+            }
+        }
+        // The election has ended.
+        std::future::pending().await
+    }
+
+    async fn write(&self, note: &Note) {
+        let object = note.object.clone();
+        let uid = inspect(&self.translator, move |core| core.uid(&object)).await;
+        let uid = uid.flatten();
+        // The UIDs of objects without a status aren't stored; other objects without one are gone.
+        if uid.is_some() || !note.object.kind.has_status() {
+            send(&self.recorder, note, uid).await;
         }
     }
 }
@@ -109,7 +155,8 @@ pub(super) async fn report(
 /// Whether an event may become an Event. The receiver isn't woken for others.
 pub(super) fn is_reportable(event: &RunEvent) -> bool {
     match event {
-        RunEvent::Rejected { .. } => true,
+        RunEvent::Rejected { .. } | RunEvent::FleetProblem { .. } => true,
+        RunEvent::Notices { new, .. } => !new.is_empty(),
         // Changes are sorted, the worst first.
         RunEvent::Status { changes, .. } => changes
             .first()
@@ -118,7 +165,7 @@ pub(super) fn is_reportable(event: &RunEvent) -> bool {
     }
 }
 
-/// Converts an event to Kubernetes Events.
+/// Converts an event to Kubernetes Events, or logs it.
 fn notes(event: RunEvent, is_leader: bool) -> Vec<Note> {
     match event {
         RunEvent::Rejected {
@@ -133,6 +180,10 @@ fn notes(event: RunEvent, is_leader: bool) -> Vec<Note> {
                 name: gateway,
             }) = gateway.parse()
             else {
+                tracing::warn!(
+                    fleet = gateway,
+                    "an Envoy rejected {resource} {name} ({message}) and keeps the last good version"
+                );
                 return Vec::new();
             };
             vec![Note {
@@ -154,7 +205,36 @@ fn notes(event: RunEvent, is_leader: bool) -> Vec<Note> {
                 object: change.object,
             })
             .collect(),
+        RunEvent::Notices { new, more, .. } if is_leader => {
+            for notice in new {
+                tracing::warn!(object = %notice.object, "{}", notice.text());
+            }
+            if more > 0 {
+                tracing::warn!("and {more} more notices");
+            }
+            Vec::new()
+        }
+        RunEvent::FleetProblem { gateway, message } => {
+            match message {
+                Some(message) => tracing::warn!(fleet = gateway, "{message}"),
+                None => tracing::info!(fleet = gateway, "the fleet has no problems"),
+            }
+            Vec::new()
+        }
         _ => Vec::new(),
+    }
+}
+
+fn of_notice(notice: NoticeView) -> Note {
+    let reason = match notice.level {
+        NoticeLevel::Error => "Invalid",
+        NoticeLevel::Warning => "Ignored",
+    };
+    Note {
+        reason: reason.to_owned(),
+        action: "Translate",
+        text: notice.text(),
+        object: notice.object,
     }
 }
 
@@ -165,7 +245,7 @@ fn condition_text(change: &StatusChange) -> String {
     format!("{part}{condition} is {status}: {}", change.message)
 }
 
-async fn send(recorder: &Recorder, note: &Note, uid: String) {
+async fn send(recorder: &Recorder, note: &Note, uid: Option<String>) {
     let key = &note.object;
     let namespace = Some(key.namespace.to_string()).filter(|namespace| !namespace.is_empty());
     let object = ObjectReference {
@@ -173,7 +253,7 @@ async fn send(recorder: &Recorder, note: &Note, uid: String) {
         kind: Some(key.kind.as_str().to_owned()),
         name: Some(key.name.to_string()),
         namespace,
-        uid: Some(uid),
+        uid,
         ..ObjectReference::default()
     };
     let event = KubeEvent {
@@ -244,6 +324,28 @@ mod tests {
             written[0].object,
             ObjectKey::new(Kind::Gateway, "ns", "web")
         );
+    }
+
+    #[test]
+    fn new_notices_are_reported() {
+        let notice = NoticeView {
+            object: ObjectKey::new(Kind::Ingress, "ns", "shop"),
+            level: NoticeLevel::Error,
+            field: "spec.rules[0].host".to_owned(),
+            message: "invalid".to_owned(),
+        };
+        let event = |new: &[NoticeView]| RunEvent::Notices {
+            revision: 1,
+            new: new.to_vec(),
+            solved: vec![notice.clone()],
+            more: 0,
+        };
+        let new = event(std::slice::from_ref(&notice));
+        assert!(is_reportable(&new) && !is_reportable(&event(&[])));
+        assert!(notes(new, true).is_empty(), "written from the store");
+        let written = of_notice(notice);
+        assert_eq!(written.text, "spec.rules[0].host: invalid");
+        assert_eq!(written.reason, "Invalid");
     }
 
     #[test]

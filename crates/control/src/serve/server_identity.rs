@@ -35,9 +35,10 @@ pub(super) async fn start(
         names.push(host.clone());
     }
     let mut settings = identity::CaConfig::new(&config.namespace, names);
-    settings
-        .fleet_namespaces
-        .clone_from(&config.watch_namespaces);
+    settings.fleet_namespaces = match config.envoys {
+        Envoys::Managed { .. } => config.fleet_namespaces(),
+        Envoys::Unmanaged { .. } => config.watch_namespaces.clone(),
+    };
     let (handle, mut received) = identity::start(client.clone(), settings);
     if let Envoys::Unmanaged { .. } = config.envoys {
         let secret = FleetSecret {

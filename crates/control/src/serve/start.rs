@@ -23,11 +23,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::fleet_updates::FleetUpdates;
 use super::health::Health;
+use super::kube_events::{self, EventWriter};
 use super::leadership::{self, Leadership};
 use super::managed::{ManagedRunner, XdsTarget};
 use super::server_identity;
 use super::unmanaged::UnmanagedRunner;
-use super::{Envoys, SERVICE, Serve, ServeConfig, addresses, feed, kube_events};
+use super::{Envoys, SERVICE, Serve, ServeConfig, addresses, feed};
 use crate::admin::{self, Pages, Readiness};
 use crate::cluster::{self, ClusterError};
 use crate::core::Core;
@@ -183,6 +184,7 @@ impl Serve {
             &mut spawner,
         );
         let settings = Settings {
+            ingress_class: config.ingress_class.as_str().into(),
             ipv6: has_ipv6(),
             ..Settings::new(mode(&config.envoys))
         };
@@ -191,13 +193,15 @@ impl Serve {
         let translator = translator.spawn(messages).map_err(StartError::Thread)?;
         let weak_translator = to_translator.downgrade();
 
-        spawner.spawn(kube_events::report(
+        let event_writer = EventWriter::new(
             client.clone(),
             config.replica.clone(),
-            event_receiver,
             weak_translator.clone(),
             Arc::clone(&health),
-        ));
+        );
+        let status_store = Arc::clone(&outputs.status_store);
+        spawner.spawn(event_writer.clone().report(event_receiver));
+        spawner.spawn(event_writer.report_notices(status_store));
         spawner.spawn(streams::forward_events(
             registry.events(),
             weak_translator.clone(),
@@ -376,7 +380,7 @@ fn runner(
             };
             let mut settings =
                 fleets::FleetsConfig::new(&config.namespace, envoy_image, sidecar_image);
-            settings.namespaces.clone_from(&config.watch_namespaces);
+            settings.namespaces = config.fleet_namespaces();
             let (provisioner, mut states) = fleets::start(client.clone(), settings);
             let updates = Arc::new(FleetUpdates::default());
             let (queue, translator) = (Arc::clone(&updates), translator.downgrade());

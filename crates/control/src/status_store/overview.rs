@@ -1,35 +1,47 @@
 //! A short overview of a run.
 //!
-//! In: the status store. Out: Gateways, listeners, routes and problems, the worst first, as plain data. It must not
-//! depend on how it is displayed.
+//! In: the status store. Out: Gateways, listeners, routes, Ingresses, HTTPProxies and problems, the worst first, as plain
+//! data. It must not depend on how it is displayed.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use sesame_api::{Condition, ListenerStatus, NamespacedName, ObjectKey, ObjectStatus, RouteStatus};
+use sesame_model::{FleetRequest, FleetState, Port};
 use sesame_sources::files::FileError;
 
+use super::ingresses::{self, IngressView};
+use super::notices::{self, NoticeView};
 use super::timed_status::Severity;
-use super::{Entry, Inner, ListenerSummary, SpecSummary, StatusStore};
+use super::{Entry, Inner, ListenerSummary, SpecSummary, StatusStore, is_shown};
 
-/// All Gateways, some routes, all problems.
+/// The name of the fleet that serves objects without a Gateway.
+pub const DEFAULT_FLEET: &str = "default fleet";
+
+/// All Gateways, some routes, Ingresses and HTTPProxies, all problems.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Overview {
-    /// Sesame's Gateways, sorted by name.
+    /// Sesame's Gateways, sorted by name, then the default fleet, if it exists.
     pub gateways: Vec<GatewayView>,
     /// Routes, the worst first, then sorted by name.
     pub routes: Vec<RouteView>,
     /// Number of omitted routes.
     pub more_routes: usize,
+    /// Ingresses and HTTPProxies, the worst first, then sorted by name.
+    pub ingresses: Vec<IngressView>,
+    /// Number of omitted Ingresses and HTTPProxies.
+    pub more_ingresses: usize,
     /// Problems with files.
     pub problems: Vec<FileError>,
+    /// What is wrong with objects that are not listed above.
+    pub notices: Vec<NoticeView>,
 }
 
-/// A Gateway.
+/// A Gateway, or the default fleet.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GatewayView {
-    /// Its name.
-    pub name: NamespacedName,
+    /// Its name: `namespace/name`, or [`DEFAULT_FLEET`].
+    pub name: String,
     /// Its addresses.
     pub addresses: Vec<String>,
     /// Severity of its worst condition.
@@ -51,8 +63,8 @@ pub struct ListenerView {
     pub protocol: String,
     /// Its hostname, if it has one.
     pub hostname: Option<String>,
-    /// Number of attached routes.
-    pub attached_routes: i32,
+    /// Number of attached routes; `None` for the default fleet, which has none.
+    pub attached_routes: Option<i32>,
     /// Its URL.
     pub url: Option<String>,
     /// Severity of its worst condition.
@@ -86,19 +98,31 @@ pub struct ParentView {
 }
 
 impl StatusStore {
-    /// An overview with at most `routes` routes. `port_offset` is added to ports in URLs. The cost is linear in the
+    /// An overview with at most `routes` routes, and as many Ingresses and HTTPProxies. `port_offset` is added to ports in URLs. The cost is linear in the
     /// number of routes.
     pub fn overview(&self, routes: usize, port_offset: u16) -> Overview {
-        self.read(|inner| Overview {
-            gateways: gateways(inner, port_offset),
-            problems: inner.problems.clone(),
-            ..some_routes(inner, routes)
+        self.read(|inner| {
+            let mut gateways = gateways(inner, port_offset);
+            let default_fleet = inner.default_fleet.as_ref();
+            gateways
+                .extend(default_fleet.map(|(request, state)| default_fleet_view(request, state)));
+            let (ingresses, more_ingresses) = ingresses::views(inner, routes);
+            Overview {
+                gateways,
+                ingresses,
+                more_ingresses,
+                problems: inner.problems.clone(),
+                notices: other_notices(inner),
+                ..some_routes(inner, routes)
+            }
         })
     }
 }
 
 /// The worst condition: its severity, and its message if there is a problem.
-fn worst<'a>(conditions: impl IntoIterator<Item = &'a Condition>) -> (Severity, Option<String>) {
+pub(super) fn worst<'a>(
+    conditions: impl IntoIterator<Item = &'a Condition>,
+) -> (Severity, Option<String>) {
     let mut worst = (Severity::Ok, None);
     for condition in conditions {
         let severity = Severity::of(condition);
@@ -123,7 +147,7 @@ fn gateways(inner: &Inner, port_offset: u16) -> Vec<GatewayView> {
             };
             let name = key.namespaced_name();
             let view = GatewayView {
-                name: name.clone(),
+                name: name.to_string(),
                 severity,
                 message,
                 listeners: listeners.iter().map(view).collect(),
@@ -170,11 +194,59 @@ fn listener(
         port,
         protocol: summary.protocol.clone(),
         hostname: summary.hostname.as_ref().map(ToString::to_string),
-        attached_routes: status.map_or(0, |status| status.attached_routes),
+        attached_routes: Some(status.map_or(0, |status| status.attached_routes)),
         url: address.and_then(|address| url(&summary.protocol, address, port, port_offset)),
         severity,
         message,
     }
+}
+
+/// The default fleet: a listener for each port. No object has its status.
+fn default_fleet_view(request: &FleetRequest, state: &FleetState) -> GatewayView {
+    let addresses: Vec<String> = state.addresses.iter().map(ToString::to_string).collect();
+    let (severity, message) = match &state.problem {
+        Some(problem) => (Severity::Error, Some(problem.message().to_owned())),
+        None if state.ready => (Severity::Ok, None),
+        None => (Severity::Waiting, Some("no Envoy is ready yet".to_owned())),
+    };
+    let listener = |port: &Port| {
+        let (name, protocol) = match port.number {
+            443 => ("https", "HTTPS"),
+            _ => ("http", "HTTP"),
+        };
+        let message = state.ports.get(port).cloned();
+        let address = addresses.first();
+        ListenerView {
+            name: name.to_owned(),
+            port: port.number,
+            protocol: protocol.to_owned(),
+            hostname: None,
+            attached_routes: None,
+            url: address.and_then(|address| url(protocol, address, port.number, state.port_offset)),
+            severity: match message {
+                Some(_) => Severity::Error,
+                None => Severity::Ok,
+            },
+            message,
+        }
+    };
+    GatewayView {
+        name: DEFAULT_FLEET.to_owned(),
+        severity,
+        message,
+        listeners: request.ports.iter().map(listener).collect(),
+        addresses,
+    }
+}
+
+/// The notices of objects of kinds that aren't shown.
+fn other_notices(inner: &Inner) -> Vec<NoticeView> {
+    let entries = inner.entries.iter();
+    let others = entries.filter(|(key, _)| !is_shown(key.kind));
+    others
+        .filter_map(|(key, entry)| Some((key, entry.notices.as_deref()?)))
+        .flat_map(|(key, notices)| notices::views(key, notices))
+        .collect()
 }
 
 fn url(protocol: &str, address: &str, port: u16, port_offset: u16) -> Option<String> {
@@ -223,7 +295,7 @@ fn some_routes(inner: &Inner, limit: usize) -> Overview {
 fn route(severity: Severity, key: &ObjectKey, entry: &Entry, status: &RouteStatus) -> RouteView {
     let hostnames = match &entry.summary {
         SpecSummary::Route(hostnames) => hostnames.iter().map(ToString::to_string).collect(),
-        SpecSummary::Empty | SpecSummary::Gateway(_) | SpecSummary::ListenerSet(_) => Vec::new(),
+        _ => Vec::new(),
     };
     let parents = status.parents.iter().map(|parent| {
         let reference = &parent.parent_ref;

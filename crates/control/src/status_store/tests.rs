@@ -120,7 +120,7 @@ fn an_overview_starts_with_the_worst() {
     assert_eq!((gateway.severity, &gateway.message), (Severity::Ok, &None));
     let listener = &gateway.listeners[0];
     assert_eq!(listener.url.as_deref(), Some("http://127.0.0.1:8080"));
-    assert_eq!(listener.attached_routes, 2);
+    assert_eq!(listener.attached_routes, Some(2));
     assert_eq!(gateway.listeners[1].hostname.as_deref(), Some("a.example"));
     assert_eq!(
         status_store.overview(5, 0).gateways[0].listeners[0]
@@ -206,4 +206,54 @@ fn a_difference_takes_one_pass() {
     let (added, removed) = difference(list(1), list(0));
     assert_eq!((added.len(), removed.len()), (1, 1));
     assert!(COMPARED.get() <= 8000, "{}", COMPARED.get());
+}
+
+#[test]
+fn an_ingress_with_many_hosts_is_summarized() {
+    let status_store = StatusStore::default();
+    let hosts = (0..100_000).map(|number| json!({"host": format!("{number}.example")}));
+    let hosts: Vec<Value> = hosts.chain([json!({"host": "0.example"})]).collect();
+    let ingress = json!({
+        "apiVersion": "networking.k8s.io/v1", "kind": "Ingress",
+        "metadata": {"name": "a", "namespace": "shop"}, "spec": {"rules": hosts},
+    });
+    let ingress = Object::decode_admitted(ingress).unwrap().unwrap();
+    status_store.upsert(&ingress);
+    let status = ObjectStatus::Ingress(Arc::default());
+    status_store.set(&ingress.key(), Some(status), time(1));
+    let overview = status_store.overview(10, 8000);
+    let shown = &overview.ingresses[0];
+    assert_eq!(shown.hosts, ["0.example", "1.example"]);
+    assert_eq!(shown.more_hosts, 99_998);
+}
+
+fn notices(messages: &[&str]) -> Option<Arc<Notices>> {
+    let mut notices = Notices::default();
+    for message in messages {
+        notices.warning("spec", *message);
+    }
+    notices.non_empty().map(Arc::new)
+}
+
+#[test]
+fn every_current_notice_is_reported_once() {
+    let status_store = StatusStore::default();
+    let key = |name: &str| ObjectKey::new(Kind::Ingress, "shop", name);
+    let taken = |last: Option<&ObjectKey>| {
+        let taken = status_store.take_unreported(last).into_iter();
+        let taken = taken.map(|notice| format!("{} {}", notice.object.name, notice.message));
+        taken.collect::<Vec<_>>().join(", ")
+    };
+    status_store.set_notices(&key("a"), notices(&["1", "2"]));
+    status_store.set_notices(&key("a"), notices(&["2", "3"]));
+    status_store.set_notices(&key("b"), notices(&["1"]));
+    status_store.set_notices(&key("c"), notices(&["1"]));
+    status_store.set_notices(&key("c"), None);
+    status_store.set_notices(&key("d"), notices(&["1"]));
+    status_store.forget(&key("d"));
+    assert_eq!(taken(None), "a 2, a 3");
+    status_store.set_notices(&key("a"), notices(&["3", "4"]));
+    assert_eq!(taken(Some(&key("a"))), "b 1");
+    assert_eq!(taken(Some(&key("b"))), "a 4");
+    assert_eq!(taken(Some(&key("a"))), "");
 }

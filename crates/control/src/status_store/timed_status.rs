@@ -80,6 +80,15 @@ impl Severity {
     }
 }
 
+/// The errors in a condition if it has any, otherwise its message.
+fn message(condition: &Condition) -> String {
+    let errors: Vec<&str> = condition.errors.iter().map(|e| &*e.message).collect();
+    match errors.is_empty() {
+        true => condition.message.to_string(),
+        false => errors.join("; "),
+    }
+}
+
 /// Every condition with its part, in the order of [`json`].
 fn conditions(status: &ObjectStatus) -> Vec<(Part<'_>, &Condition)> {
     let mut all = Vec::new();
@@ -162,7 +171,7 @@ impl TimedStatus {
             .collect()
     }
 
-    /// Conditions that are new, or whose status or reason differs from `before`. A new condition without a problem
+    /// Conditions that are new, or whose status, reason or errors differ from `before`. A new condition without a problem
     /// isn't included.
     pub(crate) fn changes_since(
         &self,
@@ -180,7 +189,9 @@ impl TimedStatus {
                 });
                 match before {
                     Some((_, other)) => {
-                        other.status != condition.status || other.reason != condition.reason
+                        other.status != condition.status
+                            || other.reason != condition.reason
+                            || other.errors != condition.errors
                     }
                     None => Severity::of(condition) != Severity::Ok,
                 }
@@ -191,7 +202,7 @@ impl TimedStatus {
                 condition: condition.type_.clone().into_owned(),
                 status: condition.status.clone(),
                 reason: condition.reason.clone().into_owned(),
-                message: condition.message.to_string(),
+                message: message(condition),
                 severity: Severity::of(condition),
             })
             .collect()

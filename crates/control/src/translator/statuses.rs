@@ -1,12 +1,15 @@
-//! Updates statuses.
+//! Updates statuses and notices.
 //!
-//! In: commits. Out: new statuses for the status store and the writer, and an event with their changes.
+//! In: commits. Out: new statuses for the status store and the writer, new notices for the status store, and events with
+//! their changes.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use sesame_api::{ObjectKey, ObjectStatus};
 use sesame_engine::Commit;
+use sesame_translate::problem::Notices;
 
 use super::Translator;
 use crate::core::Step;
@@ -24,7 +27,7 @@ impl Translator {
             let status = self.status(&key);
             changes.extend(self.outputs.status_store.set(&key, status.clone(), now));
             if let Some(writer) = &self.outputs.statuses {
-                writer.set_desired(key, status);
+                writer.set_desired(key, status.filter(|status| !status.is_unknown()));
             }
         }
         if let Some(writer) = &self.outputs.statuses
@@ -42,6 +45,35 @@ impl Translator {
             revision,
             changes,
             more,
+        });
+    }
+
+    pub(super) fn update_notices(&mut self, steps: &[Step], revision: u64) {
+        let table = self.core.outputs().notices;
+        let changed: BTreeSet<ObjectKey> = steps
+            .iter()
+            .flat_map(|step| step.commit.changes(table))
+            .map(|(key, _)| key.clone())
+            .collect();
+        let (mut new, mut solved) = (Vec::new(), Vec::new());
+        for key in changed {
+            let notices = self.core.engine().get(table, &key);
+            let notices = notices.map(|notices| Arc::new(Notices::clone(&notices)));
+            let (added, gone) = self.outputs.status_store.set_notices(&key, notices);
+            new.extend(added);
+            solved.extend(gone);
+        }
+        if new.is_empty() && solved.is_empty() {
+            return;
+        }
+        new.sort_by_key(|notice| notice.level);
+        let (new, more_new) = truncate(new);
+        let (solved, more_solved) = truncate(solved);
+        self.emit(RunEvent::Notices {
+            revision,
+            new,
+            solved,
+            more: more_new + more_solved,
         });
     }
 

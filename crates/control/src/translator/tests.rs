@@ -86,7 +86,6 @@ fn set(changes: Vec<Change>) -> Message {
     Message::Changes(ChangeSet {
         changes,
         errors: Vec::new(),
-        unsupported: BTreeSet::new(),
         detected: Instant::now(),
     })
 }
@@ -265,35 +264,6 @@ fn every_stop_is_sent_even_if_the_start_was_not_received() {
     );
     rig.translator.turn(vec![set(vec![remove_gateway("b")])]);
     assert_eq!(rig.commands(), [stop(&b)]);
-}
-
-#[test]
-fn unsupported_objects_are_reported_once() {
-    let ingress = Unsupported {
-        object: "Ingress default/web".to_owned(),
-        file: "a.yaml".into(),
-        location: (3, 1),
-    };
-    let mut rig = rig();
-    for _ in 0..2 {
-        let mut set = set(vec![]);
-        if let Message::Changes(set) = &mut set {
-            set.unsupported.insert(ingress.clone());
-        }
-        rig.translator.turn(vec![set]);
-    }
-    let notes: Vec<String> = rig
-        .events()
-        .into_iter()
-        .filter_map(|event| match event {
-            RunEvent::Note { message } => Some(message),
-            _ => None,
-        })
-        .collect();
-    assert_eq!(
-        notes,
-        ["not supported yet: Ingress default/web (a.yaml:3:1)"]
-    );
 }
 
 #[test]

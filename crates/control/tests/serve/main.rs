@@ -4,6 +4,7 @@
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
+mod default_fleet;
 mod rig;
 
 use serde_json::json;

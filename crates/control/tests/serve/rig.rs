@@ -10,10 +10,10 @@ use base64::prelude::{BASE64_STANDARD, Engine as _};
 use kube::api::{ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams};
 use kube::{Api, Client};
 use serde_json::{Value, json};
-use sesame_control::Sharding;
 use sesame_control::cluster::{ClusterError, Scope, status_store};
 use sesame_control::serve::{Envoys, Serve, ServeConfig};
 use sesame_control::status_store::StatusStore;
+use sesame_control::{INGRESS_CLASS, Sharding};
 use sesame_testkit::api_server::{ApiServer, Channel};
 use sesame_testkit::certs::client_config_as;
 use sesame_testkit::client::{Request, send};
@@ -25,6 +25,8 @@ use tokio::time::{Instant, sleep};
 
 /// Longer than any step takes, even on a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(60);
+/// Selects the objects of the default fleet.
+const DEFAULT_FLEET: &str = "projectsesame.io/fleet=default-fleet";
 /// Delay between polls.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
@@ -58,6 +60,9 @@ fn resource(plural: &str) -> ApiResource {
     let (group, version, kind) = match plural {
         "gatewayclasses" => ("gateway.networking.k8s.io", "v1", "GatewayClass"),
         "gateways" => ("gateway.networking.k8s.io", "v1", "Gateway"),
+        "httpproxies" => ("projectsesame.io", "v1", "HTTPProxy"),
+        "ingresses" => ("networking.k8s.io", "v1", "Ingress"),
+        "events" => ("events.k8s.io", "v1", "Event"),
         "xlistenersets" => ("gateway.networking.x-k8s.io", "v1alpha1", "XListenerSet"),
         "xbackends" => ("gateway.networking.x-k8s.io", "v1alpha1", "XBackend"),
         "resourcequotas" => ("", "v1", "ResourceQuota"),
@@ -85,7 +90,7 @@ fn resource(plural: &str) -> ApiResource {
 }
 
 async fn define(server: &ApiServer) {
-    for channel in [Channel::Experimental, Channel::Early] {
+    for channel in [Channel::Experimental, Channel::Early, Channel::Sesame] {
         server.install_definitions(channel).await.unwrap();
     }
 }
@@ -150,7 +155,7 @@ impl Rig {
         }
     }
 
-    async fn apply(&self, plural: &str, mut object: Value) {
+    pub(crate) async fn apply(&self, plural: &str, mut object: Value) {
         let kind = resource(plural);
         object["apiVersion"] = json!(kind.api_version);
         object["kind"] = json!(kind.kind);
@@ -287,6 +292,24 @@ impl Rig {
             .await;
     }
 
+    /// Reasons and notes of the Events on an object.
+    pub(crate) async fn events(&self, name: &str) -> Vec<String> {
+        let events = self.list("events", "").await;
+        let of_object = events
+            .iter()
+            .filter(|event| event.data["regarding"]["name"] == name);
+        let text = |value: &Value| value.as_str().unwrap_or("").to_owned();
+        of_object
+            .map(|event| {
+                format!(
+                    "{}: {}",
+                    text(&event.data["reason"]),
+                    text(&event.data["note"])
+                )
+            })
+            .collect()
+    }
+
     async fn route_to(&self, name: &str, gateway: &str, backend: Value) {
         let spec = json!({
             "parentRefs": [{"name": gateway}],
@@ -322,15 +345,24 @@ impl Rig {
     /// What `sesame status` shows.
     pub(crate) async fn statuses(&self) -> Result<StatusStore, ClusterError> {
         let kubeconfig = self.files.path().join("kubeconfig");
-        status_store(Some(&kubeconfig), &Scope::All).await
+        status_store(Some(&kubeconfig), &Scope::All, INGRESS_CLASS).await
     }
 
     /// Names of the objects that Sesame has created for a Gateway.
     pub(crate) async fn owned(&self, gateway: &str) -> Vec<String> {
         let selector = format!("gateway.networking.k8s.io/gateway-name={gateway}");
+        self.selected(&selector).await
+    }
+
+    /// Names of the objects that Sesame has created for the default fleet.
+    pub(crate) async fn of_default_fleet(&self) -> Vec<String> {
+        self.selected(DEFAULT_FLEET).await
+    }
+
+    async fn selected(&self, selector: &str) -> Vec<String> {
         let mut names = Vec::new();
         for plural in ["deployments", "services", "configmaps", "secrets"] {
-            for object in self.list(plural, &selector).await {
+            for object in self.list(plural, selector).await {
                 names.push(format!("{plural}/{}", object.metadata.name.unwrap()));
             }
         }
@@ -340,13 +372,22 @@ impl Rig {
     /// Writes the statuses of a Gateway's Deployment and Service, as a cluster would.
     pub(crate) async fn fake_cluster_status(&self, gateway: &str, address: &str) {
         let selector = format!("gateway.networking.k8s.io/gateway-name={gateway}");
+        self.fake_status(&selector, address).await;
+    }
+
+    /// Writes the statuses of the default fleet's Deployment and Service.
+    pub(crate) async fn fake_default_fleet_status(&self, address: &str) {
+        self.fake_status(DEFAULT_FLEET, address).await;
+    }
+
+    async fn fake_status(&self, selector: &str, address: &str) {
         for plural in ["deployments", "services"] {
             self.until(plural, async || {
-                !self.list(plural, &selector).await.is_empty()
+                !self.list(plural, selector).await.is_empty()
             })
             .await;
         }
-        let deployment = self.list("deployments", &selector).await.remove(0);
+        let deployment = self.list("deployments", selector).await.remove(0);
         let generation = deployment.metadata.generation.unwrap();
         let status = json!({"status": {
             "observedGeneration": generation, "replicas": 2, "updatedReplicas": 2, "readyReplicas": 2,
@@ -354,13 +395,13 @@ impl Rig {
         }});
         self.status("deployments", &deployment.metadata.name.unwrap(), status)
             .await;
-        let service = self.list("services", &selector).await.remove(0);
+        let service = self.list("services", selector).await.remove(0);
         let status = json!({"status": {"loadBalancer": {"ingress": [{"ip": address}]}}});
         self.status("services", &service.metadata.name.unwrap(), status)
             .await;
     }
 
-    async fn status(&self, plural: &str, name: &str, status: Value) {
+    pub(crate) async fn status(&self, plural: &str, name: &str, status: Value) {
         let params = PatchParams::default();
         let patched = self
             .api(plural)
@@ -377,6 +418,7 @@ impl Rig {
             namespace: self.namespace.clone(),
             replica: name.to_owned(),
             watch_namespaces: Some(vec![self.namespace.clone()]),
+            ingress_class: INGRESS_CLASS.to_owned(),
             envoys: Envoys::Managed {
                 envoy_image: "envoy:test".to_owned(),
                 sidecar_image: "sesame:test".to_owned(),
@@ -407,15 +449,25 @@ impl Rig {
         certificate: &str,
     ) -> FakeEnvoy {
         let selector = format!("gateway.networking.k8s.io/gateway-name={certificate}");
+        self.store_certificate(&selector, certificate).await;
+        self.connect(replica, gateway, certificate).await
+    }
+
+    /// An Envoy of the default fleet.
+    pub(crate) async fn default_envoy(&self, replica: &Serve) -> FakeEnvoy {
+        self.store_certificate(DEFAULT_FLEET, "default").await;
+        self.connect_to(replica, "default", "default").await
+    }
+
+    async fn store_certificate(&self, selector: &str, name: &str) {
         self.until("the Envoy's certificate exists", async || {
-            !self.list("secrets", &selector).await.is_empty()
+            !self.list("secrets", selector).await.is_empty()
         })
         .await;
-        let secret = self.list("secrets", &selector).await.remove(0);
+        let secret = self.list("secrets", selector).await.remove(0);
         for (key, text) in secret_files(&secret) {
-            std::fs::write(self.file(certificate, &key), text).unwrap();
+            std::fs::write(self.file(name, &key), text).unwrap();
         }
-        self.connect(replica, gateway, certificate).await
     }
 
     /// Another Envoy of the same fleet, which doesn't need access to the API server.
@@ -424,6 +476,11 @@ impl Rig {
     }
 
     async fn connect(&self, replica: &Serve, gateway: &str, certificate: &str) -> FakeEnvoy {
+        let fleet = format!("{}/{gateway}", self.namespace);
+        self.connect_to(replica, &fleet, certificate).await
+    }
+
+    async fn connect_to(&self, replica: &Serve, fleet: &str, certificate: &str) -> FakeEnvoy {
         let read = |key: &str| std::fs::read_to_string(self.file(certificate, key)).unwrap();
         let identity = sesame_testkit::certs::Identity {
             chain: read("tls.crt"),
@@ -436,8 +493,7 @@ impl Rig {
             config,
         };
         let number = self.envoys.fetch_add(1, Ordering::Relaxed);
-        let fleet = format!("{}/{gateway}", self.namespace);
-        FakeEnvoy::builder(&fleet, &format!("envoy-{number}"))
+        FakeEnvoy::builder(fleet, &format!("envoy-{number}"))
             .follow(follow)
             .connect(server)
             .await
@@ -511,6 +567,8 @@ impl Rig {
             "gateways",
             "xlistenersets",
             "httproutes",
+            "httpproxies",
+            "ingresses",
             "deployments",
             "services",
             "configmaps",

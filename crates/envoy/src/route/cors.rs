@@ -45,6 +45,7 @@ fn origin(origin: &OriginMatch) -> StringMatcher {
             regex_syntax::escape(&before.to_ascii_lowercase()),
             regex_syntax::escape(&behind.to_ascii_lowercase()),
         ))),
+        OriginMatch::Regex(pattern) => MatchPattern::SafeRegex(regex(pattern)),
     })
 }
 

@@ -1,7 +1,7 @@
 //! The names of a fleet's objects.
 //!
 //! An object's name combines a readable part of the Gateway's name with a hash of the fleet's full name, which makes it
-//! unique.
+//! unique. The default fleet exists once, so its name needs no hash: users can refer to its Service.
 
 use sesame_model::{FleetId, dns_label, name_hash};
 
@@ -12,12 +12,16 @@ const MAX_NAME: usize = 47;
 /// The maximum length of a label's value, in bytes.
 const MAX_LABEL_VALUE: usize = 63;
 
+/// The name of the default fleet's objects. No Gateway's objects have it, since their names end with a hash.
+const DEFAULT_FLEET: &str = "default-fleet";
+
 /// The name of all of a fleet's objects except its Secret: a DNS label (RFC 1035) of at most 47 bytes.
 pub fn object(fleet: &FleetId) -> String {
     let id = fleet.to_string();
     let name = match fleet {
+        FleetId::Default => return DEFAULT_FLEET.to_owned(),
         FleetId::Gateway { name, .. } => name,
-        FleetId::Default | FleetId::Unmanaged => &*id,
+        FleetId::Unmanaged => &*id,
     };
     dns_label(name, "gateway", &id, MAX_NAME)
 }
@@ -74,6 +78,9 @@ mod tests {
         assert!(name("default", "42").starts_with("gateway-"));
         // Changing it would orphan the fleets of older versions.
         assert_eq!(name("default", "web"), "web-j3xv1q2kpt");
+        assert_eq!(object(&FleetId::Default), "default-fleet");
+        assert_eq!(certificate_secret(&FleetId::Default), "default-fleet-xds");
+        assert!(name("default", "default-fleet") != object(&FleetId::Default));
     }
 
     #[test]

@@ -13,7 +13,6 @@ use super::error::FileError;
 use super::limits::Limits;
 use super::text::{self, Format, Lines};
 use super::tree::{Document, Node, Step, SyntaxError, Value, shortened, shown};
-use super::unsupported::Unsupported;
 use crate::fingerprint;
 
 /// Maximum length of a message, in characters; messages may quote the file.
@@ -29,8 +28,6 @@ pub(super) struct Parsed {
     pub(super) found: Vec<Found>,
     /// Invalid objects and documents in file order.
     pub(super) invalid: Vec<Invalid>,
-    /// Objects of kinds that Sesame does not support yet, in file order.
-    pub(super) unsupported: Vec<Unsupported>,
 }
 
 /// A valid object.
@@ -192,9 +189,6 @@ impl Reader<'_> {
             .into_iter()
             .find(|known| known.group() == group && known.as_str().eq_ignore_ascii_case(kind));
         let Some(meant) = meant else {
-            if Kind::is_planned(api_version, kind) {
-                self.unsupported(node, kind);
-            }
             return;
         };
         let (field, message) = if meant.as_str() == kind {
@@ -206,19 +200,6 @@ impl Reader<'_> {
         };
         let at = node.locate([Step::Field(field)]);
         self.error(None, SyntaxError::new(at, message));
-    }
-
-    /// Lists an object of a planned kind. All planned kinds are namespaced.
-    fn unsupported(&mut self, node: &Node, kind: &str) {
-        let object = match name_of(node, true) {
-            Some((namespace, name)) => format!("{kind} {namespace}/{name}"),
-            None => kind.to_owned(),
-        };
-        self.parsed.unsupported.push(Unsupported {
-            object,
-            file: self.file.to_owned(),
-            location: self.lines.location(node.at),
-        });
     }
 
     fn object(&mut self, node: &Node, kind: Kind, api_version: &str, errors: Vec<SyntaxError>) {

@@ -26,7 +26,6 @@ use super::decode::{self, Fingerprint, Found, Invalid, Known, Parsed};
 use super::error::FileError;
 use super::read::{self, Content, Identity, ReadError, Stamp, identity};
 use super::text::Format;
-use super::unsupported::Unsupported;
 use super::walk::{self, Walk};
 use crate::change::Change;
 
@@ -100,7 +99,6 @@ struct File {
     transient: Option<(Transient, Instant)>,
     objects: BTreeMap<ObjectKey, Definition>,
     errors: Vec<FileError>,
-    unsupported: Vec<Unsupported>,
     /// Whether some objects exceed the limit.
     cut: bool,
 }
@@ -454,7 +452,6 @@ impl FileSet {
             errors.push(FileError::of_file(&**path, message));
         }
         file.errors = errors;
-        file.unsupported = parsed.unsupported;
     }
 
     fn hold(&mut self, path: &Arc<Path>, key: &ObjectKey) {
@@ -512,12 +509,6 @@ impl FileSet {
         let mut object = object?;
         object.set_generation(generation);
         Some(Change::Upsert(object))
-    }
-
-    /// All objects of kinds that Sesame does not support yet.
-    pub(super) fn unsupported(&self) -> BTreeSet<Unsupported> {
-        let files = self.files.values();
-        files.flat_map(|file| &file.unsupported).cloned().collect()
     }
 
     /// All errors, sorted by location.

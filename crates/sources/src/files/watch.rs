@@ -154,7 +154,6 @@ impl Reader {
                 let set = ChangeSet {
                     changes,
                     errors,
-                    unsupported: self.set.unsupported(),
                     detected,
                 };
                 if self.tx.blocking_send(set).is_err() {

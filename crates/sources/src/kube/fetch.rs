@@ -101,22 +101,45 @@ async fn fetch(
 async fn get(context: &Context, key: &ObjectKey) -> Result<Found, RequestError> {
     let path = path::collection(key.kind, key.kind.versions()[0], Some(&key.namespace));
     let Ok(request) = Request::new(path).get(&key.name, &GetParams::default()) else {
-        // Not a valid name.
         return Ok(Found::Nothing);
     };
     context.counters.count_get();
     let text = request::text(&context.client, request).await?;
-    let parsed = match ParsedObject::parse(key.kind, &text) {
+    Ok(found(key, &text))
+}
+
+/// What a response says about an object.
+fn found(key: &ObjectKey, text: &str) -> Found {
+    let parsed = match ParsedObject::parse(key.kind, text) {
+        Ok(parsed) if parsed.key != *key => return Found::Nothing,
         Ok(parsed) => parsed,
-        Err(error) => return Ok(Found::Unreadable(error.to_string())),
+        Err(error) => return Found::Unreadable(error.to_string()),
     };
     let (version, fingerprint) = (parsed.resource_version.clone(), parsed.fingerprint);
-    Ok(match parsed.decode() {
+    match parsed.decode() {
         Ok(object) => Found::Object {
             object: Box::new(object),
             version,
             fingerprint,
         },
         Err(error) => Found::Unreadable(error.to_string()),
-    })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sesame_api::Kind;
+
+    use super::*;
+
+    #[test]
+    fn another_object_is_not_the_requested_one() {
+        let text = r#"{"metadata": {"namespace": "a", "name": "b", "resourceVersion": "1"}}"#;
+        let found =
+            |namespace, name| found(&ObjectKey::new(Kind::ConfigMap, namespace, name), text);
+        assert!(matches!(found("a", "b"), Found::Object { .. }));
+        for (namespace, name) in [("a", "c"), ("c", "b"), ("a/services/b?x=", "b")] {
+            assert!(matches!(found(namespace, name), Found::Nothing));
+        }
+    }
 }

@@ -22,8 +22,15 @@ pub(super) const FORBIDDEN_GRACE: Duration = Duration::from_secs(3);
 /// counts as missing.
 const FETCH_GRACE: Duration = Duration::from_secs(25);
 
-/// The kinds that own fleets. Until all have been read, a fleet without an owner is not necessarily an orphan.
-const FLEET_OWNERS: [Kind; 2] = [Kind::GatewayClass, Kind::Gateway];
+/// The kinds that own fleets or keep the default fleet. Until all have been read, a fleet that no object needs is not
+/// necessarily an orphan.
+const FLEET_OWNERS: [Kind; 5] = [
+    Kind::GatewayClass,
+    Kind::Gateway,
+    Kind::HTTPProxy,
+    Kind::Ingress,
+    Kind::IngressClass,
+];
 
 const REQUEST_FAILURES: [FailureReason; 2] = [FailureReason::Forbidden, FailureReason::Refused];
 

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 use serde_json::value::RawValue;
 
 /// The fields of an object, sorted by name.
@@ -36,6 +37,18 @@ pub(super) fn typed<T: DeserializeOwned>(raw: Option<&RawValue>) -> Option<T> {
 /// An encoded value.
 pub(super) fn text<T: Serialize + ?Sized>(value: &T) -> String {
     serde_json::to_string(value).expect("statuses are plain data with string keys")
+}
+
+/// The merge patch that turns `live` into `desired`. A patch only removes fields that it sets to null.
+pub(super) fn merge_patch(live: Option<&Value>, desired: &Value) -> Value {
+    let (Some(Value::Object(live)), Value::Object(desired)) = (live, desired) else {
+        return desired.clone();
+    };
+    let removed = live.keys().map(|name| (name.clone(), Value::Null));
+    let kept = desired
+        .iter()
+        .map(|(name, value)| (name.clone(), merge_patch(live.get(name), value)));
+    removed.chain(kept).collect()
 }
 
 /// An object from encoded fields.

@@ -1,7 +1,7 @@
 //! Removes our part of a status whose conditions don't name their controller.
 
-use serde_json::Value;
 use serde_json::value::RawValue;
+use serde_json::{Map, Value};
 use sesame_api::{Condition, ListenerStatus, StatusField};
 
 use super::json::{self, REMOVED};
@@ -23,7 +23,9 @@ impl Merge<'_> {
     }
 
     fn retract_value(&mut self, name: &'static str, written: &Value) {
-        if json::typed(self.live.get(name).copied()).as_ref() == Some(written) {
+        // API servers add an empty `status.loadBalancer` to every Ingress.
+        let empty = written.as_object().is_some_and(Map::is_empty);
+        if !empty && json::typed(self.live.get(name).copied()).as_ref() == Some(written) {
             self.changes.push((name, REMOVED.to_owned()));
         }
     }

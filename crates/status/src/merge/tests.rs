@@ -336,6 +336,80 @@ fn our_empty_fields_are_removed() {
     );
 }
 
+fn proxy(status: Value) -> Desired {
+    Desired::Status(ObjectStatus::HttpProxy(Arc::new(
+        serde_json::from_value(status).unwrap(),
+    )))
+}
+
+#[test]
+fn errors_and_warnings_of_a_condition_are_written_and_compared() {
+    let errors = json!([{"type": "RouteError", "status": "True", "reason": "Missing", "message": "no Service"}]);
+    let valid = |errors: &Value| {
+        let mut condition = desired_condition("Valid", "False", 2);
+        condition["errors"] = errors.clone();
+        condition
+    };
+    let status = |condition: Value| json!({"currentStatus": "invalid", "description": "1 error", "conditions": [condition]});
+    let desired = proxy(status(valid(&errors)));
+    let initial = live(
+        2,
+        r#"{"currentStatus":"NotReconciled","description":"Waiting"}"#,
+    );
+    let written = patched_status(Kind::HTTPProxy, &initial, &desired);
+    let value: Value = serde_json::from_str(&written).unwrap();
+    assert_eq!(value["currentStatus"], "invalid");
+    assert_eq!(value["conditions"][0]["errors"], errors);
+    assert_eq!(value["conditions"][0]["lastTransitionTime"], NOW);
+    assert_up_to_date(Kind::HTTPProxy, &live(2, &written), &desired);
+    // Another error in the same condition, whose status and time stay.
+    let mut other = errors.clone();
+    other[0]["message"] = "no port".into();
+    let text = patched_status(
+        Kind::HTTPProxy,
+        &live(2, &written),
+        &proxy(status(valid(&other))),
+    );
+    assert!(
+        text.starts_with(r#"{"conditions":"#) && text.contains("no port"),
+        "{text}"
+    );
+    // None any more.
+    let text = patched_status(
+        Kind::HTTPProxy,
+        &live(2, &written),
+        &proxy(status(valid(&json!([])))),
+    );
+    assert!(!text.contains("errors"), "{text}");
+}
+
+#[test]
+fn addresses_of_an_ingress_are_removed_from_a_mapping_that_stays() {
+    let status = |ingress: Value| {
+        let status = serde_json::from_value(json!({"loadBalancer": {"ingress": ingress}}));
+        ObjectStatus::Ingress(Arc::new(status.unwrap()))
+    };
+    let two = json!([{"ip": "192.0.2.7"}, {"hostname": "lb.example.com"}]);
+    let empty = live(1, r#"{"loadBalancer":{}}"#);
+    assert_up_to_date(Kind::Ingress, &empty, &Desired::Status(status(json!([]))));
+    let written = patched_status(Kind::Ingress, &empty, &Desired::Status(status(two.clone())));
+    assert_eq!(
+        written,
+        json!({"loadBalancer": {"ingress": two}}).to_string()
+    );
+    let stored = live(1, &written);
+    assert_up_to_date(Kind::Ingress, &stored, &Desired::Status(status(two)));
+    assert_eq!(
+        patched_status(Kind::Ingress, &stored, &Desired::Status(status(json!([])))),
+        r#"{"loadBalancer":{"ingress":null}}"#
+    );
+    assert_up_to_date(
+        Kind::Ingress,
+        &empty,
+        &Desired::Retracted(status(json!([]))),
+    );
+}
+
 #[test]
 fn a_later_generation_is_never_replaced_by_an_earlier_one() {
     let desired = route(&[("g", desired_condition("Accepted", "False", 4))]);

@@ -25,6 +25,8 @@ pub enum Channel {
     Experimental,
     /// XListenerSet, which only earlier releases have.
     Early,
+    /// Sesame's own kinds.
+    Sesame,
 }
 
 impl Channel {
@@ -34,12 +36,17 @@ impl Channel {
             Self::Standard => "standard",
             Self::Experimental => "experimental",
             Self::Early => "early",
+            Self::Sesame => "crds",
         }
     }
 }
 
 pub(super) async fn install(client: &Client, channel: Channel) -> Result<()> {
-    let objects = read(&places::definitions()?.join(channel.folder()))?;
+    let parent = match channel {
+        Channel::Sesame => places::deployed(),
+        Channel::Standard | Channel::Experimental | Channel::Early => places::definitions()?,
+    };
+    let objects = read(&parent.join(channel.folder()))?;
     for object in &objects {
         let api = api(client, object)?;
         let params = PatchParams::apply("sesame-tests").force();

@@ -28,6 +28,11 @@ pub(super) fn definitions() -> Result<PathBuf> {
     )
 }
 
+/// The directory of what is deployed, which contains `crds`.
+pub(super) fn deployed() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy")
+}
+
 fn find(variable: &str, folder: &str, holds: &str, what: &str) -> Result<PathBuf> {
     let remedy = || format!("{what} not found: run `cargo xtask cluster build`, or set {variable}");
     if let Some(named) = non_empty(variable) {

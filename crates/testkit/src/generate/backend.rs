@@ -73,8 +73,12 @@ fn service_of(metadata: Json) -> Json {
         ("selector", may(0.5, selector)),
         ("ports", may(0.97, list(port, 2..6))),
     ]);
-    (metadata, prop::option::weighted(0.97, spec))
-        .prop_map(|(metadata, spec)| {
+    let annotations = may(0.15, super::ingress::service_annotations());
+    (metadata, annotations, prop::option::weighted(0.97, spec))
+        .prop_map(|(mut metadata, annotations, spec)| {
+            if let Some(annotations) = annotations {
+                metadata["annotations"] = annotations;
+            }
             let mut service = json!({"apiVersion": "v1", "kind": "Service", "metadata": metadata});
             if let Some(spec) = spec {
                 service["spec"] = spec;

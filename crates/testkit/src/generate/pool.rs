@@ -38,6 +38,16 @@ pub(super) const DOMAINS: &[&str] = &[
     "0",
 ];
 
+/// Hosts of Ingresses and HTTPProxies, without IP addresses, which they don't allow.
+pub(super) const HOSTNAMES: &[&str] = &[
+    "example.com",
+    "a.example.com",
+    "*.example.com",
+    "b.a.example.com",
+    "*.net",
+    "localhost",
+];
+
 pub(super) const HOSTS: &[&str] = &[
     "example.com",
     "a.example.com",

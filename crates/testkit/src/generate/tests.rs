@@ -85,6 +85,13 @@ fn every_kind_and_feature_is_generated() {
         "subjectAltNames",
         "Selector",
         "Opaque",
+        "virtualhost",
+        "tcpproxy",
+        "requestHashPolicies",
+        "directResponsePolicy",
+        "ImplementationSpecific",
+        "defaultBackend",
+        "upstream-protocol",
         "☃",
     ] {
         assert!(seen.contains(word), "{word}");

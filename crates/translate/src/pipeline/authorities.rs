@@ -1,14 +1,19 @@
 //! The objects with CA certificates that policies, XBackends and Gateways refer to.
 
 use sesame_api::{Kind, ObjectKey};
-use sesame_engine::{Builder, Reader, Table};
+use sesame_engine::{Builder, Keys, Reader, Table};
+use sesame_model::{CertificateKey, TrustBundle, TrustBundleKey};
 
 use crate::gateway_api::{backend_tls, frontend, xbackend};
 use crate::inputs::Inputs;
 use crate::shared::authorities::{self, AUTHORITIES, AuthorityState, TRUST_BUNDLE};
 
-/// Declares their states.
-pub(super) fn states(b: &mut Builder, inputs: &Inputs) -> Table<ObjectKey, AuthorityState> {
+/// Declares their states. `proxies` are the Secrets that HTTPProxies refer to.
+pub(super) fn states(
+    b: &mut Builder,
+    inputs: &Inputs,
+    proxies: Keys<ObjectKey>,
+) -> Table<ObjectKey, AuthorityState> {
     let inputs = *inputs;
     let policies = b.index(
         inputs.backend_tls_policies,
@@ -23,11 +28,34 @@ pub(super) fn states(b: &mut Builder, inputs: &Inputs) -> Table<ObjectKey, Autho
     });
     let referenced = b.union_keys(
         "referenced authorities",
-        [policies.into(), gateways.into(), backends.into()],
+        [policies.into(), gateways.into(), backends.into(), proxies],
     );
     b.derive("authority state", referenced, move |reader, key| {
         Some(read(reader, &inputs, key))
     })
+}
+
+/// Declares the trust bundles of Secrets.
+pub(super) fn of_secrets(
+    b: &mut Builder,
+    states: Table<ObjectKey, AuthorityState>,
+) -> Table<TrustBundleKey, TrustBundle> {
+    b.derive_many(
+        "trust bundle of secret",
+        states,
+        move |reader, key: &ObjectKey| {
+            if key.kind != Kind::Secret {
+                return Vec::new();
+            }
+            let bundle = authorities::bundle(reader, states, [key.clone()]);
+            let name = CertificateKey {
+                namespace: key.namespace.clone(),
+                name: key.name.clone(),
+            };
+            let row = bundle.map(|bundle| (TrustBundleKey::Secret(name), bundle));
+            row.into_iter().collect()
+        },
+    )
 }
 
 fn read(reader: &mut Reader<'_>, inputs: &Inputs, key: &ObjectKey) -> AuthorityState {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use sesame_api::{Kind, NamespacedName, ObjectKey, ObjectStatus};
-use sesame_engine::{Builder, Index, Table};
+use sesame_engine::{Builder, Index, Keys, Table};
 use sesame_model::{CertificateKey, FleetId, FleetRequest, TrustBundle, TrustBundleKey};
 
 use crate::gateway_api::class::{self, ClassState};
@@ -263,23 +263,21 @@ pub(super) fn fleets(
     b: &mut Builder,
     inputs: &Inputs,
     gateways: &Gateways,
-) -> Table<FleetId, FleetRequest> {
+) -> Table<ObjectKey, (FleetId, FleetRequest)> {
     let (inputs, gateways) = (*inputs, *gateways);
-    b.derive_many("fleet", gateways.states, move |reader, key: &ObjectKey| {
-        let (Some(settings), Some(gateway), Some(state), Some(parameters)) = (
-            reader.get(inputs.settings, &()),
-            reader.get(inputs.gateways, key),
-            reader.get(gateways.states, key),
-            reader.get(gateways.parameters, key),
-        ) else {
-            return Vec::new();
-        };
-        let ports = reader.by(gateways.merged.by_gateway, key);
-        let ports = ports.iter().map(|(key, claim)| (key.port, &**claim));
-        fleet_request::request(&settings, &gateway, &state, &parameters, ports)
-            .into_iter()
-            .collect()
-    })
+    b.derive(
+        "gateway fleet",
+        gateways.states,
+        move |reader, key: &ObjectKey| {
+            let settings = reader.get(inputs.settings, &())?;
+            let gateway = reader.get(inputs.gateways, key)?;
+            let state = reader.get(gateways.states, key)?;
+            let parameters = reader.get(gateways.parameters, key)?;
+            let ports = reader.by(gateways.merged.by_gateway, key);
+            let ports = ports.iter().map(|(key, claim)| (key.port, &**claim));
+            fleet_request::request(&settings, &gateway, &state, &parameters, ports)
+        },
+    )
 }
 
 /// Declares the statuses of Gateways and of ListenerSets.
@@ -357,10 +355,11 @@ pub(super) fn statuses(
     (of_gateways, of_sets)
 }
 
-/// Declares the certificates that listeners, Gateways and XBackends refer to.
+/// Declares the certificates that listeners, Gateways, XBackends and `others` refer to.
 pub(super) fn certificate_states(
     b: &mut Builder,
     inputs: &Inputs,
+    others: [Keys<CertificateKey>; 2],
 ) -> Table<CertificateKey, CertificateState> {
     let secrets = inputs.secrets;
     let gateways_by_secret = b.index(inputs.gateways, "gateways by secret", |_, gateway| {
@@ -381,7 +380,9 @@ pub(super) fn certificate_states(
             gateways_by_secret.into(),
             sets_by_secret.into(),
             backends_by_secret.into(),
-        ],
+        ]
+        .into_iter()
+        .chain(others),
     );
     b.derive(
         "certificate state",

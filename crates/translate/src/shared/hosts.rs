@@ -1,18 +1,19 @@
 //! The virtual host of a domain: the routes of all sources, in order of precedence.
 //!
 //! The inputs are each object's rules and attachments (the hosts they apply to). Routes are in tiers: those with the
-//! most specific hostname come first; requests that match none of them fall through to the next wider tier. Within a
+//! most specific hostname come first; requests that match none of them fall through to the next wider tier, except from one
+//! HTTPProxy to another. Within a
 //! tier, the order is: more specific match, source with precedence, older object, name, order within the object
 //! (HTTPRouteSpec.hostnames, HTTPRouteRule.matches).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use sesame_api::{ObjectKey, ParentReference};
+use sesame_api::{Kind, ObjectKey, ParentReference};
 use sesame_engine::{Index, Reader, Table};
 use sesame_model::{
-    DestinationKey, ExternalAuth, FleetId, ListenerKey, PathMatch, Port, Route, Transport,
-    VirtualHost, VirtualHostKey,
+    DestinationKey, ExternalAuth, FleetId, ListenerKey, PathMatch, Port, Route, RouteTableKey,
+    Transport, VirtualHost, VirtualHostKey,
 };
 
 use crate::problem::Problem;
@@ -48,7 +49,9 @@ pub struct RankedMatch {
     /// The index of the rule, and of the match within the rule.
     pub order: (usize, usize),
     /// Usually one; several if requests are split before they are modified.
-    pub routes: Vec<Arc<Route>>,
+    pub routes: Box<[Arc<Route>]>,
+    /// Replaces the routes on listeners without TLS, usually with a redirect to HTTPS.
+    pub without_tls: Option<Arc<Route>>,
 }
 
 /// The attachments of an object.
@@ -187,15 +190,9 @@ pub(crate) fn virtual_host(
     sources: Sources,
     key: &VirtualHostKey,
 ) -> Option<VirtualHost> {
-    let port = ListenerKey {
-        fleet: key.table.fleet.clone(),
-        port: Port::tcp(key.table.port),
-    };
+    let port = port(&key.table);
     let covering = Covering::read(reader, sources.points_by_domain, &port, &key.domain);
-    let listeners: Vec<&ListenerPoint> = covering
-        .serving()
-        .filter(|point| point.listener.table.as_ref() == Some(&key.table))
-        .collect();
+    let listeners = with_table(&covering, &key.table);
     let listener = listeners.first()?;
     let certificates = sources.client_certificates;
     let routes = routes(reader, sources, key, &listeners);
@@ -222,6 +219,25 @@ pub(crate) fn virtual_host(
     (!host.routes.is_empty()).then_some(host)
 }
 
+/// The port of a table.
+pub(crate) fn port(table: &RouteTableKey) -> ListenerKey {
+    ListenerKey {
+        fleet: table.fleet.clone(),
+        port: Port::tcp(table.port),
+    }
+}
+
+/// The listeners that serve a domain from this table.
+pub(crate) fn with_table<'a>(
+    covering: &'a Covering<'_>,
+    table: &RouteTableKey,
+) -> Vec<&'a ListenerPoint> {
+    let serving = covering.serving();
+    serving
+        .filter(|point| point.listener.table.as_ref() == Some(table))
+        .collect()
+}
+
 /// Makes requests pass these checks first, including those that match no route; `None` if they can't be checked.
 fn check_all(host: &mut VirtualHost, auth: Option<Vec<Arc<ExternalAuth>>>) {
     let status = match auth {
@@ -246,7 +262,66 @@ fn routes(
     key: &VirtualHostKey,
     listeners: &[&ListenerPoint],
 ) -> Vec<Arc<Route>> {
-    let mut found: Vec<(Arc<str>, Arc<RouteRules>)> = Vec::new();
+    let secure = listeners.iter().any(|point| point.protocol.is_tls());
+    let objects = objects(reader, sources, key, listeners);
+    let mut routes: Vec<Arc<Route>> = Vec::new();
+    for (_, entry) in in_order(&objects) {
+        match &entry.without_tls {
+            Some(route) if !secure => routes.push(Arc::clone(route)),
+            _ => routes.extend(entry.routes.iter().cloned()),
+        }
+        // Routes after a catch-all are unreachable.
+        if routes.last().is_some_and(|route| takes_everything(route)) {
+            break;
+        }
+    }
+    if routes.is_empty() && owned(&objects) {
+        // A virtual host of its own keeps out those of wider domains.
+        routes.push(Arc::new(Route::respond_to_all(404)));
+    }
+    routes
+}
+
+/// Whether the host is that of an HTTPProxy, which decides about all its requests: those without a route must not go to the
+/// HTTPProxy of a wider host, which may belong to another team.
+fn owned(objects: &[HostObject]) -> bool {
+    objects
+        .iter()
+        .any(|object| object.key.kind == Kind::HTTPProxy)
+}
+
+/// An object with routes for a host.
+pub(crate) struct HostObject {
+    /// The object.
+    pub(crate) key: ObjectKey,
+    /// Its most specific hostname that covers the host.
+    pub(crate) original: Arc<str>,
+    rules: Arc<RouteRules>,
+}
+
+/// The key of an object's rows for one of its hosts, if it has different rules for each. No object has this key: names
+/// have no spaces.
+pub(crate) fn row_key(object: &ObjectKey, host: &str) -> ObjectKey {
+    let name = format!("{} {host}", object.name);
+    ObjectKey::new(object.kind, Arc::clone(&object.namespace), name)
+}
+
+/// The object that a row belongs to.
+pub(crate) fn object_of(row: &ObjectKey) -> ObjectKey {
+    match row.name.split_once(' ') {
+        Some((name, _)) => ObjectKey::new(row.kind, Arc::clone(&row.namespace), name),
+        None => row.clone(),
+    }
+}
+
+/// The objects with routes for a host; none if none attaches to the domain itself.
+pub(crate) fn objects(
+    reader: &mut Reader<'_>,
+    sources: Sources,
+    key: &VirtualHostKey,
+    listeners: &[&ListenerPoint],
+) -> Vec<HostObject> {
+    let mut found: Vec<HostObject> = Vec::new();
     let mut seen = BTreeSet::new();
     for domain in hostname::widening(&key.domain).take_while(|domain| {
         listeners
@@ -257,13 +332,21 @@ fn routes(
             table: key.table.clone(),
             domain: domain.into(),
         };
+        let owned = owned(&found);
         for (name, attachments) in reader.by(sources.by_host, &wider) {
+            if owned && name.kind == Kind::HTTPProxy {
+                continue;
+            }
             // An object's most specific hostname is found first; its routes at wider ones are unreachable.
             if !seen.contains(&name)
                 && let Some(original) = attachments.original(&wider, listeners)
                 && let Some(rules) = reader.get(sources.rules, &name)
             {
-                found.push((Arc::clone(original), rules));
+                found.push(HostObject {
+                    key: name.clone(),
+                    original: Arc::clone(original),
+                    rules,
+                });
                 seen.insert(name);
             }
         }
@@ -272,30 +355,28 @@ fn routes(
             return Vec::new();
         }
     }
-    let mut entries: Vec<_> = found
+    found
+}
+
+/// The matches of objects with routes for the same host, in order of precedence.
+pub(crate) fn in_order(objects: &[HostObject]) -> Vec<(&HostObject, &RankedMatch)> {
+    let mut entries: Vec<(&HostObject, &RankedMatch)> = objects
         .iter()
-        .flat_map(|(original, rules)| {
-            rules
+        .flat_map(|object| {
+            object
+                .rules
                 .matches
                 .iter()
-                .map(move |entry| (original, rules, entry))
+                .map(move |entry| (object, entry))
         })
         .collect();
-    entries.sort_by(|(a_original, a_rules, a), (b_original, b_rules, b)| {
-        hostname::by_specificity(a_original, b_original)
+    entries.sort_by(|(a_object, a), (b_object, b)| {
+        hostname::by_specificity(&a_object.original, &b_object.original)
             .then_with(|| a.rank.cmp(&b.rank))
-            .then_with(|| a_rules.seniority.cmp(&b_rules.seniority))
+            .then_with(|| a_object.rules.seniority.cmp(&b_object.rules.seniority))
             .then_with(|| a.order.cmp(&b.order))
     });
-    let mut routes: Vec<Arc<Route>> = Vec::new();
-    for (_, _, entry) in entries {
-        routes.extend(entry.routes.iter().cloned());
-        // Routes after a catch-all are unreachable.
-        if routes.last().is_some_and(|route| takes_everything(route)) {
-            break;
-        }
-    }
-    routes
+    entries
 }
 
 fn takes_everything(route: &Route) -> bool {

@@ -97,9 +97,13 @@ fn chains(reader: &mut Reader<'_>, sources: Sources, on_port: &[&ListenerPoint])
             None => chains.extend(forwarding(reader, sources, point, on_port, &termination)),
         }
     }
-    // Plain listeners share a route table, and therefore a chain.
     chains.sort_by(|a, b| a.server_name().cmp(&b.server_name()));
-    chains.dedup();
+    // Plain listeners share a route table, and therefore a chain. Of TLS listeners with the same hostname, the first
+    // owner's wins: owners are in the order of their sources' precedence.
+    chains.dedup_by(|later, first| {
+        let both_tls = later.tls.is_some() && first.tls.is_some();
+        later == first || (both_tls && later.server_name() == first.server_name())
+    });
     chains
 }
 

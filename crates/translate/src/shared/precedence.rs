@@ -29,6 +29,7 @@ enum PathRank {
     Exact,
     Regex(Reverse<usize>),
     Prefix(Reverse<usize>),
+    Default,
 }
 
 impl MatchRank {
@@ -48,6 +49,21 @@ impl MatchRank {
             headers: Reverse(matches.headers.len()),
             query: Reverse(matches.query.len()),
         }
+    }
+
+    /// The rank of a default backend, which gets the requests that nothing else matches.
+    pub fn of_default() -> Self {
+        Self {
+            path: PathRank::Default,
+            any_method: true,
+            headers: Reverse(0),
+            query: Reverse(0),
+        }
+    }
+
+    /// Whether it is that of a default backend.
+    pub fn is_default(&self) -> bool {
+        self.path == PathRank::Default
     }
 
     /// The rank of a match for gRPC calls (GRPCRouteRule.matches). An empty service or method means any.
@@ -142,7 +158,8 @@ mod tests {
             a_match(prefix("/long"), false, 0, 0),
             a_match(prefix("/"), true, 9, 9),
         ];
-        let ranks: Vec<_> = in_order.iter().map(MatchRank::of).collect();
+        let mut ranks: Vec<_> = in_order.iter().map(MatchRank::of).collect();
+        ranks.push(MatchRank::of_default());
         assert!(
             ranks.is_sorted() && ranks.windows(2).all(|pair| pair[0] != pair[1]),
             "{ranks:?}"

@@ -19,12 +19,91 @@ const MAX_LENGTH: usize = 4_096;
 /// # Errors
 /// What is wrong, as a clause to follow "the regular expression".
 pub fn check(pattern: &str) -> Result<(), String> {
+    Pattern::read(pattern).map(|_| ())
+}
+
+/// A pattern that Envoy accepts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pattern {
+    text: String,
+    cost: u64,
+    /// Whether it starts with `^`.
+    at_start: bool,
+    /// Whether there are other assertions of the start.
+    inside: bool,
+}
+
+impl Pattern {
+    /// Checks that Envoy accepts the pattern.
+    ///
+    /// # Errors
+    /// What is wrong, as a clause to follow "the regular expression".
+    pub fn read(text: &str) -> Result<Self, String> {
+        let (ast, cost) = parse(text)?;
+        let at_start = text.starts_with('^') && starts_with_assertion(&ast);
+        Ok(Self {
+            text: text.to_owned(),
+            cost,
+            at_start,
+            inside: starts(&ast) > u64::from(at_start),
+        })
+    }
+
+    /// The pattern.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// The pattern after a literal text. Doesn't parse it again.
+    ///
+    /// # Errors
+    /// Why there is none, as a clause to follow "the regular expression".
+    pub fn after(&self, literal: &str) -> Result<Self, String> {
+        if literal.is_empty() {
+            return Ok(self.clone());
+        }
+        if self.inside {
+            return Err(
+                "has ^ or \\A elsewhere than at its start, which can't match after the prefix"
+                    .into(),
+            );
+        }
+        // The group keeps alternatives after the literal.
+        let text = format!(
+            "{}(?:{})",
+            regex_syntax::escape(literal),
+            &self.text[usize::from(self.at_start)..]
+        );
+        let literals = u64::try_from(literal.chars().count()).unwrap_or(u64::MAX);
+        let cost = self.cost.saturating_add(literals).saturating_add(1);
+        within_bounds(&text, cost)?;
+        Ok(Self {
+            text,
+            cost,
+            at_start: false,
+            inside: false,
+        })
+    }
+}
+
+fn within_bounds(text: &str, cost: u64) -> Result<(), String> {
+    if text.len() > MAX_LENGTH {
+        return Err(format!("is longer than {MAX_LENGTH} bytes"));
+    }
+    if cost > MAX_COST {
+        return Err(
+            "is too large after expanding repetitions; use smaller repetition counts".into(),
+        );
+    }
+    Ok(())
+}
+
+/// Parses a pattern that Envoy accepts, and returns its cost.
+fn parse(pattern: &str) -> Result<(Ast, u64), String> {
     if pattern.is_empty() {
         return Err("is empty; use .* to match everything".into());
     }
-    if pattern.len() > MAX_LENGTH {
-        return Err(format!("is longer than {MAX_LENGTH} bytes"));
-    }
+    within_bounds(pattern, 0)?;
     let ast = ast::parse::ParserBuilder::new()
         .nest_limit(100)
         .build()
@@ -35,12 +114,36 @@ pub fn check(pattern: &str) -> Result<(), String> {
             "repeats an expression more than {MAX_REPEAT} times, counting nested repetitions"
         ));
     }
-    if cost(&ast)? > MAX_COST {
-        return Err(
-            "is too large after expanding repetitions; use smaller repetition counts".into(),
-        );
+    let cost = cost(&ast)?;
+    within_bounds(pattern, cost)?;
+    Ok((ast, cost))
+}
+
+/// Whether the first part is an assertion of the start. The recursion is bounded by the parser's nest limit.
+fn starts_with_assertion(ast: &Ast) -> bool {
+    match ast {
+        Ast::Assertion(assertion) => assertion.kind == ast::AssertionKind::StartLine,
+        Ast::Alternation(alternation) => {
+            alternation.asts.first().is_some_and(starts_with_assertion)
+        }
+        Ast::Concat(concat) => concat.asts.first().is_some_and(starts_with_assertion),
+        _ => false,
     }
-    Ok(())
+}
+
+/// The number of assertions of the start. The recursion is bounded by the parser's nest limit.
+fn starts(ast: &Ast) -> u64 {
+    match ast {
+        Ast::Assertion(assertion) => u64::from(matches!(
+            assertion.kind,
+            ast::AssertionKind::StartLine | ast::AssertionKind::StartText
+        )),
+        Ast::Repetition(repetition) => starts(&repetition.ast),
+        Ast::Group(group) => starts(&group.ast),
+        Ast::Alternation(alternation) => alternation.asts.iter().map(starts).sum(),
+        Ast::Concat(concat) => concat.asts.iter().map(starts).sum(),
+        _ => 0,
+    }
 }
 
 /// The largest product of nested repetition counts.
@@ -240,7 +343,30 @@ fn ascii_in_class(literal: &ast::Literal) -> Result<u64, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::check;
+    use super::{Pattern, check};
+
+    fn after(literal: &str, pattern: &str) -> Result<String, String> {
+        let pattern = Pattern::read(pattern).expect("a valid pattern");
+        let whole = pattern.after(literal)?;
+        assert_eq!(check(whole.as_str()), Ok(()), "{whole:?}");
+        Ok(whole.as_str().to_owned())
+    }
+
+    #[test]
+    fn patterns_after_a_literal_need_no_parser() {
+        let ok = |text: &str| Ok(text.to_owned());
+        assert_eq!(after("", "^/a"), ok("^/a"));
+        assert_eq!(after("/p.q", "^/a|b"), ok(r"/p\.q(?:/a|b)"));
+        assert_eq!(after("/p", "^"), ok("/p(?:)"));
+        assert_eq!(after("/p", r"\^a"), ok(r"/p(?:\^a)"));
+        for pattern in ["a|^b", "^a|^b", "(^a)", r"\Aa", "^*a", "(?m)^a"] {
+            assert!(after("/p", pattern).is_err(), "{pattern}");
+        }
+        assert!(after(&"a".repeat(4_000), &"a".repeat(90)).is_ok());
+        assert!(after(&"a".repeat(4_000), &"a".repeat(100)).is_err());
+        assert!(after("/p", "a{1000}b{1000}c{1000}d{1000}e{990}").is_ok());
+        assert!(after("/prefix1234", "a{1000}b{1000}c{1000}d{1000}e{990}").is_err());
+    }
 
     #[test]
     fn accepts_common_patterns() {

@@ -8,13 +8,17 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::api::discovery::v1 as discovery;
-use sesame_api::NamespacedName;
+use sesame_api::{Kind, NamespacedName, ObjectKey};
+use sesame_engine::{Reader, Table};
 use sesame_model::{
-    Cluster, ClusterKey, ClusterPolicy, Discovery, Endpoint, Endpoints, Protocol, Session,
-    Transport, XBACKEND_LABEL,
+    Authorities, CertificateName, Cluster, ClusterKey, ClusterPolicy, ConnectionSettings,
+    Discovery, Endpoint, Endpoints, Protocol, Session, TlsSettings, Transport, TrustBundleKey,
+    UpstreamTls, Verification, XBACKEND_LABEL,
 };
 
+use super::authorities::AuthorityState;
 use super::pod_services::{self, Selection};
+use super::service_annotations::ServiceAnnotations;
 
 /// The label on an EndpointSlice that names its Service.
 const SERVICE_NAME: &str = "kubernetes.io/service-name";
@@ -30,6 +34,8 @@ pub struct Service {
     pub ports: Box<[ServicePort]>,
     /// Set if an XBackend owns it.
     pub selection: Option<Box<Selection>>,
+    /// What its annotations say about connections to it.
+    pub annotations: Option<Box<ServiceAnnotations>>,
 }
 
 /// A port of a Service.
@@ -61,6 +67,13 @@ impl Service {
         let ports = spec
             .and_then(|spec| spec.ports.as_deref())
             .unwrap_or_default();
+        let ports: Box<[ServicePort]> = ports.iter().filter_map(read_port).collect();
+        let names = || ports.iter().map(|port| (&*port.name, port.port));
+        let annotations = service.metadata.annotations.as_ref();
+        let annotations = annotations.filter(|annotations| !annotations.is_empty());
+        let annotations = annotations.and_then(|annotations| {
+            ServiceAnnotations::read(annotations, &Vec::from_iter(names()))
+        });
         Self {
             external: spec.and_then(|spec| spec.type_.as_deref()) == Some("ExternalName"),
             family: spec
@@ -70,22 +83,9 @@ impl Service {
                     "IPv6" => Some(Family::V6),
                     _ => None,
                 }),
-            ports: ports
-                .iter()
-                .filter_map(|port| {
-                    Some(ServicePort {
-                        name: port.name.as_deref().unwrap_or_default().into(),
-                        port: u16::try_from(port.port).ok().filter(|&port| port != 0)?,
-                        transport: match port.protocol.as_deref() {
-                            None | Some("TCP") => Some(Transport::Tcp),
-                            Some("UDP") => Some(Transport::Udp),
-                            Some(_) => None,
-                        },
-                        app_protocol: port.app_protocol.as_deref().map(Into::into),
-                    })
-                })
-                .collect(),
+            ports,
             selection: Selection::read(service).map(Box::new),
+            annotations: annotations.map(Box::new),
         }
     }
 
@@ -94,6 +94,36 @@ impl Service {
         let mut ports = self.ports.iter();
         ports.find(|port| port.port == number && port.transport == Some(transport))
     }
+
+    /// Whether connections to a port use TLS, unless a route says otherwise.
+    pub(crate) fn uses_tls(&self, port: &ServicePort) -> bool {
+        self.protocol(port).is_some_and(|(_, tls)| tls)
+    }
+
+    /// The HTTP version of a port, and whether it runs over TLS: from its `appProtocol` or, without one, from an
+    /// annotation. `None`: unsupported.
+    fn protocol(&self, port: &ServicePort) -> Option<(Protocol, bool)> {
+        if port.app_protocol.is_none()
+            && let Some(annotations) = &self.annotations
+            && let Some(found) = annotations.protocol(&port.name, port.port)
+        {
+            return Some(found);
+        }
+        protocol(port.app_protocol.as_deref())
+    }
+}
+
+fn read_port(port: &core::ServicePort) -> Option<ServicePort> {
+    Some(ServicePort {
+        name: port.name.as_deref().unwrap_or_default().into(),
+        port: u16::try_from(port.port).ok().filter(|&port| port != 0)?,
+        transport: match port.protocol.as_deref() {
+            None | Some("TCP") => Some(Transport::Tcp),
+            Some("UDP") => Some(Transport::Udp),
+            Some(_) => None,
+        },
+        app_protocol: port.app_protocol.as_deref().map(Into::into),
+    })
 }
 
 /// The routing-related fields of an EndpointSlice.
@@ -298,21 +328,21 @@ pub fn backend(
         return Backend::Serves(Cluster {
             discovery: Discovery::Endpoints,
             protocol,
-            tls: None,
+            tls: upstream_tls(key, false),
             retries: None,
-            connections: None,
+            connections: connections(policy, service),
         });
     }
-    match protocol(port.app_protocol.as_deref()) {
+    match service.protocol(port) {
         Some((protocol, tls)) => {
             let cluster = Cluster {
                 discovery: Discovery::Endpoints,
                 protocol: policy
                     .and_then(|policy| policy.protocol)
                     .unwrap_or(protocol),
-                tls: tls.then(Arc::default),
+                tls: upstream_tls(key, tls),
                 retries: None,
-                connections: None,
+                connections: connections(policy, service),
             };
             Backend::Serves(cluster)
         }
@@ -321,6 +351,71 @@ pub fn backend(
              kubernetes.io/h2c, kubernetes.io/ws or kubernetes.io/wss",
             port.app_protocol.as_deref().unwrap_or_default()
         )),
+    }
+}
+
+/// The settings of a policy, with the limits in the Service's annotations.
+fn connections(
+    policy: Option<&ClusterPolicy>,
+    service: &Service,
+) -> Option<Arc<ConnectionSettings>> {
+    let of_policy = policy.and_then(|policy| policy.connections.clone());
+    let annotations = service.annotations.as_deref();
+    let limits = annotations.and_then(|annotations| annotations.limits);
+    if limits.is_none() || of_policy.as_ref().is_some_and(|own| own.limits.is_some()) {
+        return of_policy;
+    }
+    let of_policy = of_policy.map_or_else(ConnectionSettings::default, Arc::unwrap_or_clone);
+    Some(Arc::new(ConnectionSettings {
+        limits,
+        ..of_policy
+    }))
+}
+
+/// The TLS settings of a route, or those of the Service's `appProtocol`. Those of policies are added later.
+fn upstream_tls(key: &ClusterKey, of_service: bool) -> Option<Arc<UpstreamTls>> {
+    match key.tls() {
+        Some(TlsSettings::Verified(validation)) => {
+            let names = validation.names.iter().cloned();
+            Some(Arc::new(UpstreamTls {
+                server_name: validation.names.first().cloned(),
+                verification: Some(Verification {
+                    authorities: Authorities::Bundle(TrustBundleKey::Secret(
+                        validation.authorities.clone(),
+                    )),
+                    names: names.map(CertificateName::Dns).collect(),
+                }),
+                client_certificate: None,
+            }))
+        }
+        Some(TlsSettings::Unverified) => Some(Arc::default()),
+        Some(TlsSettings::Policy(_) | TlsSettings::Own) | None => of_service.then(Arc::default),
+    }
+}
+
+/// A backend with TLS settings of a route: it is refused if its certificate can't be verified.
+pub(crate) fn verifiable(
+    reader: &mut Reader<'_>,
+    authorities: Table<ObjectKey, AuthorityState>,
+    tls: &TlsSettings,
+    backend: Backend,
+) -> Backend {
+    let TlsSettings::Verified(validation) = tls else {
+        return backend;
+    };
+    let secret = &validation.authorities;
+    let secret = ObjectKey::new(
+        Kind::Secret,
+        Arc::clone(&secret.namespace),
+        Arc::clone(&secret.name),
+    );
+    let valid = matches!(
+        reader.get(authorities, &secret).as_deref(),
+        Some(AuthorityState::Valid(_))
+    );
+    match backend {
+        Backend::Serves(cluster) if !valid => Backend::Refused(cluster),
+        backend => backend,
     }
 }
 
@@ -428,6 +523,7 @@ mod tests {
                 app_protocol: None,
             }]),
             selection: None,
+            annotations: None,
         };
         let name = NamespacedName::new("ns", "api");
         let protocol = |policy: Option<Protocol>| {

@@ -256,6 +256,10 @@ fn only_translated_kinds_get_statuses() {
                 | Kind::XBackend
                 | Kind::XBackendTrafficPolicy
                 | Kind::XTelemetryPolicy
+                | Kind::HTTPProxy
+                | Kind::Ingress
+                | Kind::TLSCertificateDelegation
+                | Kind::ExtensionService
         );
         assert_eq!(kind.has_status(), served, "{kind}");
     }

@@ -272,10 +272,11 @@ fn a_fleet_without_an_owner_is_in_sesames_namespace() {
     for (kind, object) in &desired.objects {
         let metadata = &object["metadata"];
         assert_eq!(metadata["namespace"], config.namespace, "{kind:?}");
-        assert!(metadata["name"].as_str().unwrap().starts_with("default-"));
+        let name = format!("default-fleet{}", kind.suffix());
+        assert_eq!(metadata["name"], name, "{kind:?}");
         assert!(metadata.get("ownerReferences").is_none(), "{kind:?}");
         let labels = metadata["labels"].as_object().unwrap();
-        assert_eq!(labels["projectsesame.io/fleet"], metadata["name"]);
+        assert_eq!(labels["projectsesame.io/fleet"], "default-fleet");
         assert!(!labels.keys().any(|key| key.contains("gateway.networking")));
     }
     let kinds: Vec<_> = desired.objects.keys().collect();

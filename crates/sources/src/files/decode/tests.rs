@@ -65,7 +65,6 @@ items:
         ]
     );
     assert_eq!(parsed.found[1].location, (9, 5));
-    assert!(parsed.unsupported.is_empty());
 }
 
 #[test]
@@ -77,30 +76,6 @@ apiVersion: example.com/v1\nkind: AllowList\nspec: {{}}\n"
     ));
     assert_eq!(keys(&parsed), ["Service/default/s"]);
     assert_eq!(errors(&parsed), [""; 0]);
-    assert_eq!(parsed.unsupported, []);
-}
-
-#[test]
-fn objects_of_planned_kinds_are_listed_with_their_location() {
-    let parsed = read(&format!(
-        "apiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata: {{name: web}}\n---\n{SERVICE}---
-apiVersion: projectsesame.io/v1\nkind: HTTPProxyList\nitems:\n- metadata: {{name: p, namespace: shop}}\n- {{}}\n---
-apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {{name: n}}\n"
-    ));
-    assert_eq!(errors(&parsed), [""; 0]);
-    let lines: Vec<_> = parsed.unsupported.iter().map(|u| u.location.0).collect();
-    let objects: Vec<_> = parsed.unsupported.iter().map(|u| &*u.object).collect();
-    assert_eq!(
-        objects,
-        ["Ingress default/web", "HTTPProxy shop/p", "HTTPProxy",]
-    );
-    assert_eq!(lines[0], 1);
-    assert!(lines.is_sorted(), "{lines:?}");
-    let first = parsed.unsupported[0].to_string();
-    assert!(
-        first.starts_with("not supported yet: Ingress default/web (") && first.ends_with(":1:1)"),
-        "{first}"
-    );
 }
 
 #[test]

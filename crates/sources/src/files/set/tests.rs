@@ -71,7 +71,6 @@ fn folders_are_read_recursively_and_files_given_by_path_may_have_any_name() {
     let snapshot = load(&config(&[dir.path()]));
     assert_eq!(names(&snapshot), ["a", "c", "d"]);
     assert_eq!(snapshot.errors, []);
-    assert!(snapshot.unsupported.is_empty());
     assert!(
         snapshot
             .objects

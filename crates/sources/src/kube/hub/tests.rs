@@ -394,6 +394,24 @@ fn fleet_owners_are_unknown_while_gateways_are_forbidden_or_unsupported() {
 }
 
 #[test]
+fn fleet_owners_are_unknown_until_objects_without_a_gateway_are_read() {
+    let of_default_fleet = [Kind::HTTPProxy, Kind::Ingress, Kind::IngressClass];
+    for late in of_default_fleet {
+        let kinds = [Kind::Gateway, late];
+        let mut hub = Hub::new(kinds.map(|kind| (kind, None)));
+        update(&mut hub, 0, Update::ListEnds);
+        assert!(!owners_known(&mut hub), "{late}");
+        update(&mut hub, 1, Update::ListEnds);
+        assert!(owners_known(&mut hub), "{late}");
+    }
+    // Where the CRD isn't installed, there are no such objects.
+    let mut hub = Hub::new([Kind::Gateway, Kind::HTTPProxy].map(|kind| (kind, None)));
+    update(&mut hub, 0, Update::ListEnds);
+    available(&mut hub, Kind::HTTPProxy, Availability::NotInstalled);
+    assert!(owners_known(&mut hub));
+}
+
+#[test]
 fn fleet_owners_are_unknown_while_a_gateway_is_undecodable() {
     let mut hub = hub();
     update(&mut hub, ROUTES, Update::ListEnds);

@@ -87,6 +87,7 @@ pub(crate) fn read<'a>(
                 rank: valid.rank,
                 order: (index, valid.order),
                 routes: plan.routes(&valid.requests),
+                without_tls: None,
             });
         }
     }
@@ -173,7 +174,7 @@ impl Plan {
         }
     }
 
-    fn routes(&self, found: &RouteMatch) -> Vec<Arc<Route>> {
+    fn routes(&self, found: &RouteMatch) -> Box<[Arc<Route>]> {
         self.actions
             .iter()
             .map(|(share, action)| {

@@ -250,19 +250,6 @@ fn objects_and_errors_are_limited() {
     assert!(all.contains(&"b: further errors: 900".to_owned()));
 }
 
-#[test]
-fn unsupported_objects_of_all_files_are_listed() {
-    let mut set = empty(10);
-    let ingress = "apiVersion: networking.k8s.io/v1\nkind: Ingress\n---\n";
-    let two = ingress.repeat(2);
-    apply(&mut set, &[("a", Some(&two)), ("b", Some(ingress))]);
-    assert_eq!(set.unsupported().len(), 3);
-    apply(&mut set, &[("a", Some(""))]);
-    assert_eq!(set.unsupported().len(), 1);
-    apply(&mut set, &[("b", None)]);
-    assert!(set.unsupported().is_empty());
-}
-
 proptest! {
     /// The changes add up to the objects in the files, each from one of the files that define it.
     #[test]

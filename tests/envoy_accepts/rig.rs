@@ -1,31 +1,26 @@
-//! Envoy accepts everything that Sesame generates: real Envoys receive random sets of objects, each as a change from
-//! the previous one, and reject none.
-//!
-//! `SESAME_CASES` sets the number of sets. A failure prints the objects in a form that `sesame translate` reads.
+//! Real Envoys that receive the resources of a world.
 
-use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::sync::{Mutex, PoisonError};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
-use proptest::prelude::*;
-use proptest::test_runner::{TestError, TestRunner};
-use serde_json::{Value, json};
+use envoy_types::pb::envoy::config::core::v3::address::Address as Place;
+use envoy_types::pb::envoy::config::core::v3::socket_address::PortSpecifier;
+use envoy_types::pb::envoy::config::listener::v3::Listener;
+use prost::Message;
 use sesame_control::core::{Input, Step};
-use sesame_control::{FleetId, Options, Port};
+use sesame_control::{FleetId, Port};
 use sesame_fleet::local::admin::Admin;
 use sesame_fleet::local::{
     BootstrapFormat, EnvoySpec, ProcessEvent, ProcessEvents, Supervisor, SupervisorConfig, binary,
     ports,
 };
 use sesame_model::{FleetAddress, FleetState};
-use sesame_testkit::generate::{self, GATEWAYS, PORTS, Set};
-use sesame_tests::world::{World, cases, input};
+use sesame_testkit::generate::{PORTS, Set};
+use sesame_tests::world::{World, input};
 use sesame_xds::{EventReceiver, Registry, Resource, ResourceType, Update, XdsEvent};
 use tempfile::TempDir;
 use tokio::net::UnixListener;
-use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -34,12 +29,12 @@ use tokio_stream::wrappers::UnixListenerStream;
 /// Long enough for a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Envoys can share ports without an error, so only one test at a time may look for free ones.
-static TURN: Mutex<()> = Mutex::new(());
-
-/// Real Envoys, one per possible Gateway, and the world whose resources they receive.
-struct Rig {
+/// Real Envoys, one per fleet, and the world whose resources they receive.
+pub(crate) struct Rig {
     world: World,
+    fleets: BTreeSet<FleetId>,
+    /// Where all listeners listen instead of at their own addresses.
+    place: Option<SocketAddr>,
     before: Set,
     registry: Registry,
     events: EventReceiver,
@@ -51,7 +46,12 @@ struct Rig {
 }
 
 impl Rig {
-    async fn start() -> Self {
+    /// Starts Envoys for these fleets.
+    pub(crate) async fn start(
+        mut world: World,
+        fleets: BTreeSet<FleetId>,
+        place: Option<SocketAddr>,
+    ) -> Self {
         let envoy = binary::find(None).unwrap_or_else(|error| panic!("{error}"));
         let dir = tempfile::tempdir().expect("a folder");
         let run_dir = dir.path().join("run");
@@ -77,9 +77,8 @@ impl Rig {
             }
         });
 
-        let mut world = World::new(Options::default());
         let mut offsets = free_offsets();
-        for fleet in fleets() {
+        for fleet in &fleets {
             let state = FleetState {
                 addresses: addresses(),
                 port_offset: offsets.next().expect("free ports"),
@@ -87,7 +86,7 @@ impl Rig {
                 ..FleetState::default()
             };
             world.apply([Input::Fleet(fleet.clone(), Some(state))]);
-            let admin_socket = supervisor.dir(&fleet).admin_socket();
+            let admin_socket = supervisor.dir(fleet).admin_socket();
             let bootstrap = sesame_envoy::bootstrap(&sesame_control::BootstrapOptions {
                 fleet: fleet.clone(),
                 node_id: fleet.to_string(),
@@ -104,10 +103,12 @@ impl Rig {
                 concurrency: Some(1),
                 admin_socket,
             });
-            registry.apply(&xds_id(&fleet), Update::default());
+            registry.apply(&xds_id(fleet), Update::default());
         }
         let mut rig = Self {
             world,
+            fleets,
+            place,
             before: Set::default(),
             registry,
             events,
@@ -122,7 +123,7 @@ impl Rig {
     }
 
     async fn wait_until_ready(&mut self) {
-        let mut waiting: BTreeSet<FleetId> = fleets().collect();
+        let mut waiting = self.fleets.clone();
         let all = async {
             while !waiting.is_empty() {
                 match self.processes.recv().await.expect("an event") {
@@ -144,12 +145,12 @@ impl Rig {
     ///
     /// # Errors
     /// The Envoys' rejections and timeouts.
-    async fn change_to(&mut self, objects: &Set) -> Result<(), String> {
+    pub(crate) async fn change_to(&mut self, objects: &Set) -> Result<(), String> {
         let changes = objects.changes_from(&self.before);
         self.before = objects.clone();
         let step = self.world.apply(changes.into_iter().map(input));
         let mut waiting: BTreeSet<sesame_xds::FleetId> = BTreeSet::new();
-        for (fleet, update) in updates(&step) {
+        for (fleet, update) in updates(&step, self.place) {
             waiting.insert(fleet.clone());
             self.registry.apply(&fleet, update);
         }
@@ -212,7 +213,8 @@ impl Rig {
         }
     }
 
-    async fn stop(self) {
+    /// Stops the Envoys.
+    pub(crate) async fn stop(self) {
         timeout(PATIENCE, self.supervisor.shutdown())
             .await
             .expect("the server exits in time");
@@ -224,18 +226,12 @@ impl Rig {
     }
 }
 
-fn fleets() -> impl Iterator<Item = FleetId> {
-    GATEWAYS
-        .into_iter()
-        .map(|(namespace, name)| FleetId::of_gateway(namespace, name))
-}
-
 fn xds_id(fleet: &FleetId) -> sesame_xds::FleetId {
     sesame_xds::FleetId::new(fleet.to_string())
 }
 
 /// The changes for each fleet, in the form the xDS server accepts.
-fn updates(step: &Step) -> BTreeMap<sesame_xds::FleetId, Update> {
+fn updates(step: &Step, place: Option<SocketAddr>) -> BTreeMap<sesame_xds::FleetId, Update> {
     let mut updates: BTreeMap<sesame_xds::FleetId, Update> = BTreeMap::new();
     for change in &step.resources {
         let ty = ResourceType::from_type_url(change.type_url).expect("a supported type");
@@ -243,7 +239,12 @@ fn updates(step: &Step) -> BTreeMap<sesame_xds::FleetId, Update> {
         update.revision = step.commit.revision();
         match change.message() {
             Some(message) => {
-                let resource = Resource::new(change.name.as_str(), message);
+                let resource = match place {
+                    Some(place) if ty == ResourceType::Listener => {
+                        Resource::new(change.name.as_str(), moved(&message, place))
+                    }
+                    _ => Resource::new(change.name.as_str(), message),
+                };
                 update.upserts.push((ty, resource));
             }
             None => update.removals.push((ty, change.name.as_str().into())),
@@ -253,7 +254,7 @@ fn updates(step: &Step) -> BTreeMap<sesame_xds::FleetId, Update> {
 }
 
 /// An address that no outgoing connection uses: assigned ports with an offset are among the ephemeral ports.
-const LOOPBACK: Ipv4Addr = Ipv4Addr::new(127, 87, 0, 1);
+pub(crate) const LOOPBACK: Ipv4Addr = Ipv4Addr::new(127, 87, 0, 1);
 
 /// The loopback addresses for listeners.
 fn addresses() -> Vec<FleetAddress> {
@@ -277,69 +278,18 @@ fn free_offsets() -> impl Iterator<Item = u16> {
     (10_000..20_000).step_by(1_013).filter(all_free)
 }
 
-/// Tries random values, panics with a minimal failing one, and stops the Envoys.
-fn try_all<T: std::fmt::Debug>(
-    strategy: impl Strategy<Value = T>,
-    count: u32,
-    objects: impl Fn(&T) -> Set,
-) {
-    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    let runtime = Runtime::new().expect("a runtime");
-    let rig = RefCell::new(runtime.block_on(Rig::start()));
-    let mut runner = TestRunner::new(ProptestConfig {
-        cases: count,
-        failure_persistence: None,
-        max_shrink_iters: 300,
-        ..ProptestConfig::default()
-    });
-    let result = runner.run(&strategy.prop_map(|value| objects(&value)), |set| {
-        let done = runtime.block_on(rig.borrow_mut().change_to(&set));
-        done.map_err(TestCaseError::fail)
-    });
-    runtime.block_on(rig.into_inner().stop());
-    match result {
-        Ok(()) => {}
-        Err(TestError::Fail(reason, set)) => panic!("{reason}\n\n{set:?}"),
-        Err(TestError::Abort(reason)) => panic!("{reason}"),
-    }
-}
-
-#[test]
-fn envoy_accepts_every_set() {
-    try_all(generate::sets(), cases(2_000), Set::clone);
-}
-
-#[test]
-fn envoy_accepts_many_routes_of_one_kind() {
-    try_all(Just(generate::crowds()), 1, Set::clone);
-}
-
-#[test]
-fn envoy_accepts_every_regular_expression() {
-    let few = prop::collection::vec(generate::regexes(), 1..16);
-    try_all(few, cases(2_000).div_ceil(4), |regexes| route_with(regexes));
-}
-
-/// A route that matches paths by these regular expressions.
-fn route_with(regexes: &[String]) -> Set {
-    let path = |regex: &String| json!({"matches": [{"path": {"type": "RegularExpression", "value": regex}}]});
-    let rules: Vec<Value> = regexes.iter().map(path).collect();
-    let [(namespace, name), ..] = GATEWAYS;
-    Set::new([
-        json!({
-            "apiVersion": "gateway.networking.k8s.io/v1",
-            "kind": "Gateway",
-            "metadata": {"namespace": namespace, "name": name},
-            "spec": {
-                "gatewayClassName": "sesame",
-                "listeners": [{"name": "http", "port": 80, "protocol": "HTTP"}],
-            },
-        }),
-        json!({
-            "apiVersion": "gateway.networking.k8s.io/v1",
-            "kind": "HTTPRoute",
-            "metadata": {"namespace": namespace, "name": "route"},
-            "spec": {"parentRefs": [{"name": name}], "rules": rules},
-        }),
-    ])
+/// A listener that listens only here.
+fn moved(listener: &[u8], place: SocketAddr) -> Vec<u8> {
+    let mut listener = Listener::decode(listener).expect("a listener");
+    listener.additional_addresses.clear();
+    let address = listener
+        .address
+        .as_mut()
+        .and_then(|all| all.address.as_mut());
+    let Some(Place::SocketAddress(socket)) = address else {
+        panic!("not a socket: {address:?}");
+    };
+    socket.address = place.ip().to_string();
+    socket.port_specifier = Some(PortSpecifier::PortValue(place.port().into()));
+    listener.encode_to_vec()
 }

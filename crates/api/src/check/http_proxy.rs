@@ -1,0 +1,347 @@
+//! HTTPProxies: the rules of the CRD that is made from their types. What depends on other fields or objects is left to
+//! translation, which reports it in the status.
+
+mod policy;
+mod virtual_host;
+
+use std::sync::Arc;
+
+use crate::http_proxy::{
+    CookieRewritePolicy, HeaderMatchCondition, HttpProxyInclude, HttpProxyRoute, HttpProxyService,
+    HttpProxySpec, IpFilter, IpFilterSource, MatchCondition, QueryParameterMatchCondition,
+    SameSite, ServiceProtocol, TcpProxy, TcpProxyInclude, UpstreamValidation,
+};
+
+use super::{Check, at, each, each_of_some, ensure, known, optional, text};
+
+pub(crate) use policy::{load_balancer, timeouts};
+
+pub(crate) fn spec(spec: &HttpProxySpec) -> Check {
+    optional(
+        "virtualhost",
+        spec.virtual_host.as_deref(),
+        virtual_host::virtual_host,
+    )?;
+    each("routes", &spec.routes, 2048, route)?;
+    optional("tcpproxy", spec.tcp_proxy.as_deref(), tcp_proxy)?;
+    each("includes", &spec.includes, 1024, include)
+}
+
+fn include(include: &HttpProxyInclude) -> Check {
+    at("name", text::length(&include.name, 1, 253))?;
+    optional_length("namespace", include.namespace.as_deref(), 63)?;
+    each("conditions", &include.conditions, 32, condition)
+}
+
+fn route(route: &HttpProxyRoute) -> Check {
+    let actions = [
+        !route.services.is_empty(),
+        route.request_redirect_policy.is_some(),
+        route.direct_response_policy.is_some(),
+    ];
+    ensure(
+        count(&actions) == 1,
+        "exactly one of services, requestRedirectPolicy and directResponsePolicy is required",
+    )?;
+    each("conditions", &route.conditions, 32, condition)?;
+    each("services", &route.services, 32, service)?;
+    optional(
+        "authPolicy",
+        route.auth_policy.as_deref(),
+        policy::authorization,
+    )?;
+    optional("timeoutPolicy", route.timeout_policy.as_deref(), timeouts)?;
+    optional("retryPolicy", route.retry_policy.as_deref(), policy::retry)?;
+    optional(
+        "healthCheckPolicy",
+        route.health_check_policy.as_deref(),
+        policy::http_health,
+    )?;
+    optional(
+        "loadBalancerPolicy",
+        route.load_balancer_policy.as_deref(),
+        load_balancer,
+    )?;
+    optional(
+        "pathRewritePolicy",
+        route.path_rewrite_policy.as_deref(),
+        policy::path_rewrite,
+    )?;
+    optional(
+        "requestHeadersPolicy",
+        route.request_headers_policy.as_deref(),
+        policy::headers,
+    )?;
+    optional(
+        "responseHeadersPolicy",
+        route.response_headers_policy.as_deref(),
+        policy::headers,
+    )?;
+    each(
+        "cookieRewritePolicies",
+        &route.cookie_rewrite_policies,
+        64,
+        cookie,
+    )?;
+    optional(
+        "rateLimitPolicy",
+        route.rate_limit_policy.as_deref(),
+        policy::rate_limit,
+    )?;
+    optional(
+        "requestRedirectPolicy",
+        route.request_redirect_policy.as_deref(),
+        policy::redirect,
+    )?;
+    optional(
+        "directResponsePolicy",
+        route.direct_response_policy.as_deref(),
+        policy::direct_response,
+    )?;
+    optional(
+        "internalRedirectPolicy",
+        route.internal_redirect_policy.as_deref(),
+        policy::internal_redirect,
+    )?;
+    optional(
+        "jwtVerificationPolicy",
+        route.jwt_verification_policy.as_deref(),
+        policy::jwt,
+    )?;
+    ip_filters(&route.ip_allow_policy, &route.ip_deny_policy)
+}
+
+fn ip_filters(allow: &[IpFilter], deny: &[IpFilter]) -> Check {
+    ensure(
+        allow.is_empty() || deny.is_empty(),
+        "ipAllowPolicy and ipDenyPolicy are mutually exclusive",
+    )?;
+    let filter = |filter: &IpFilter| {
+        known("source", Some(&filter.source), IpFilterSource::KNOWN)?;
+        at("cidr", text::length(&filter.cidr, 1, 64))
+    };
+    each("ipAllowPolicy", allow, 1024, filter)?;
+    each("ipDenyPolicy", deny, 1024, filter)
+}
+
+fn condition(condition: &MatchCondition) -> Check {
+    let paths = [
+        condition.prefix.is_some(),
+        condition.exact.is_some(),
+        condition.regex.is_some(),
+    ];
+    ensure(
+        count(&paths) <= 1,
+        "at most one of prefix, exact and regex is allowed",
+    )?;
+    optional_path("prefix", condition.prefix.as_deref())?;
+    optional_path("exact", condition.exact.as_deref())?;
+    matcher_texts([
+        ("prefix", &condition.prefix),
+        ("exact", &condition.exact),
+        ("regex", &condition.regex),
+    ])?;
+    optional("header", condition.header.as_deref(), header)?;
+    optional(
+        "queryParameter",
+        condition.query_parameter.as_deref(),
+        query_parameter,
+    )
+}
+
+fn header(header: &HeaderMatchCondition) -> Check {
+    at("name", text::length(&header.name, 1, 256))?;
+    let matchers = [
+        header.present,
+        header.not_present,
+        header.contains.is_some(),
+        header.not_contains.is_some(),
+        header.exact.is_some(),
+        header.not_exact.is_some(),
+        header.regex.is_some(),
+    ];
+    ensure(
+        count(&matchers) == 1,
+        "exactly one of present, notpresent, contains, notcontains, exact, notexact and regex is required",
+    )?;
+    matcher_texts([
+        ("contains", &header.contains),
+        ("notcontains", &header.not_contains),
+        ("exact", &header.exact),
+        ("notexact", &header.not_exact),
+        ("regex", &header.regex),
+    ])
+}
+
+fn query_parameter(parameter: &QueryParameterMatchCondition) -> Check {
+    at("name", text::length(&parameter.name, 1, 256))?;
+    let matchers = [
+        parameter.exact.is_some(),
+        parameter.prefix.is_some(),
+        parameter.suffix.is_some(),
+        parameter.regex.is_some(),
+        parameter.contains.is_some(),
+        parameter.present,
+    ];
+    ensure(
+        count(&matchers) == 1,
+        "exactly one of exact, prefix, suffix, regex, contains and present is required",
+    )?;
+    matcher_texts([
+        ("exact", &parameter.exact),
+        ("prefix", &parameter.prefix),
+        ("suffix", &parameter.suffix),
+        ("regex", &parameter.regex),
+        ("contains", &parameter.contains),
+    ])
+}
+
+/// The texts of a condition, which may be missing.
+fn matcher_texts<const N: usize>(texts: [(&str, &Option<Arc<str>>); N]) -> Check {
+    for (field, value) in texts {
+        let length = |value: &Arc<str>| text::length(value, 0, 4096);
+        optional(field, value.as_ref(), length)?;
+    }
+    Ok(())
+}
+
+fn service(service: &HttpProxyService) -> Check {
+    at("name", text::length(&service.name, 1, 253))?;
+    at("port", text::port(&service.port))?;
+    optional("healthPort", service.health_port.as_ref(), text::port)?;
+    known(
+        "protocol",
+        service.protocol.as_ref(),
+        ServiceProtocol::KNOWN,
+    )?;
+    at("weight", weight(service.weight))?;
+    optional("validation", service.validation.as_deref(), validation)?;
+    optional(
+        "requestHeadersPolicy",
+        service.request_headers_policy.as_deref(),
+        policy::headers,
+    )?;
+    optional(
+        "responseHeadersPolicy",
+        service.response_headers_policy.as_deref(),
+        policy::headers,
+    )?;
+    each(
+        "cookieRewritePolicies",
+        &service.cookie_rewrite_policies,
+        64,
+        cookie,
+    )?;
+    optional(
+        "slowStartPolicy",
+        service.slow_start_policy.as_deref(),
+        |slow| {
+            at(
+                "minWeightPercent",
+                ensure(slow.min_weight_percent <= 100, "expected at most 100"),
+            )
+        },
+    )
+}
+
+pub(super) fn weight(weight: u32) -> Check {
+    ensure(weight <= 1_000_000, "expected a weight of at most 1000000")
+}
+
+/// The validation of endpoints' certificates.
+pub(super) fn validation(validation: &UpstreamValidation) -> Check {
+    at("caSecret", text::length(&validation.ca_secret, 1, 317))?;
+    at(
+        "subjectName",
+        text::length(&validation.subject_name, 1, 250),
+    )?;
+    each("subjectNames", &validation.subject_names, 8, |name| {
+        text::length(name, 1, 250)
+    })?;
+    let first = validation.subject_names.first();
+    ensure(
+        first.is_none_or(|first| *first == validation.subject_name),
+        "the first entry of subjectNames must equal subjectName",
+    )
+}
+
+fn cookie(cookie: &CookieRewritePolicy) -> Check {
+    let name = |b: u8| b > b' ' && b != 0x7f && !br#"()<>@,;:\"/[]?={}"#.contains(&b);
+    at("name", text::length(&cookie.name, 1, 4096))?;
+    at(
+        "name",
+        ensure(
+            cookie.name.bytes().all(name),
+            "expected the name of a cookie, without spaces, control characters and any of ()<>@,;:\\\"/[]?={}",
+        ),
+    )?;
+    for (field, rewrite) in [
+        ("pathRewrite", &cookie.path_rewrite),
+        ("domainRewrite", &cookie.domain_rewrite),
+    ] {
+        optional(field, rewrite.as_ref(), |rewrite| {
+            at("value", attribute(&rewrite.value))
+        })?;
+    }
+    known("sameSite", cookie.same_site.as_ref(), SameSite::KNOWN)?;
+    let set = [
+        cookie.path_rewrite.is_some(),
+        cookie.domain_rewrite.is_some(),
+        cookie.secure.is_some(),
+        cookie.same_site.is_some(),
+    ];
+    ensure(
+        count(&set) > 0,
+        "at least one of pathRewrite, domainRewrite, secure and sameSite is required",
+    )
+}
+
+fn attribute(value: &str) -> Check {
+    text::length(value, 1, 4096)?;
+    let valid = |b: u8| b >= b' ' && b != 0x7f && b != b';';
+    ensure(
+        value.bytes().all(valid),
+        "expected the value of a cookie's attribute, without control characters and semicolons",
+    )
+}
+
+fn tcp_proxy(proxy: &TcpProxy) -> Check {
+    optional(
+        "loadBalancerPolicy",
+        proxy.load_balancer_policy.as_deref(),
+        load_balancer,
+    )?;
+    each("services", &proxy.services, 32, service)?;
+    let include = |include: &TcpProxyInclude| {
+        at("name", text::length(&include.name, 1, 253))?;
+        optional_length("namespace", include.namespace.as_deref(), 63)
+    };
+    optional("include", proxy.include.as_deref(), include)?;
+    optional("includes", proxy.includes.as_deref(), include)?;
+    optional(
+        "healthCheckPolicy",
+        proxy.health_check_policy.as_deref(),
+        policy::tcp_health,
+    )
+}
+
+/// How many of these are true.
+fn count(set: &[bool]) -> usize {
+    set.iter().filter(|set| **set).count()
+}
+
+/// A path that may be missing.
+fn optional_path(field: &str, path: Option<&str>) -> Check {
+    let starts = |path: &str| ensure(path.starts_with('/'), "must start with /");
+    path.map_or(Ok(()), |path| at(field, starts(path)))
+}
+
+/// A text of 1 to `max` characters that may be missing.
+fn optional_length(field: &str, value: Option<&str>, max: usize) -> Check {
+    value.map_or(Ok(()), |value| at(field, text::length(value, 1, max)))
+}
+
+/// A list of 1 to `max` texts that aren't empty.
+fn some_texts(field: &str, list: &[Arc<str>], max: usize) -> Check {
+    each_of_some(field, list, max, |value| text::length(value, 1, usize::MAX))
+}

@@ -1,0 +1,157 @@
+//! Limits on the rate of requests.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::skip::is_default;
+
+use super::HeaderMatchCondition;
+use crate::http_filter::HttpHeader;
+use crate::open_enum::open_enum;
+
+/// Limits on the rate of requests.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct RateLimitPolicy {
+    /// A limit that each Envoy enforces by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub local: Option<Box<LocalRateLimitPolicy>>,
+    /// Limits that Sesame's rate limit service enforces for all Envoys together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub global: Option<Box<GlobalRateLimitPolicy>>,
+}
+
+/// A limit that each Envoy enforces by itself.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct LocalRateLimitPolicy {
+    /// The number of requests that are allowed per unit of time.
+    #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
+    pub requests: u32,
+    /// The unit of time.
+    pub unit: RateLimitUnit,
+    /// The number of requests that are allowed in addition, for a short while.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub burst: u32,
+    /// The code of the response to refused requests; 429 by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(range(min = 400, max = 599)))]
+    pub response_status_code: Option<u32>,
+    /// The headers to add to the response to refused requests.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[cfg_attr(feature = "schema", schemars(length(max = 10)))]
+    pub response_headers_to_add: Vec<HttpHeader>,
+}
+
+open_enum! {
+    /// A unit of time.
+    pub enum RateLimitUnit {
+        /// A second.
+        Second = "second",
+        /// A minute.
+        Minute = "minute",
+        /// An hour.
+        Hour = "hour",
+    }
+}
+
+/// Limits that a rate limit service enforces.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct GlobalRateLimitPolicy {
+    /// Whether outer limits don't apply: on a route, those of the host; on a host, Sesame's default ones.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub disabled: bool,
+    /// What the service is asked about, with a descriptor for each question. A request is refused if one of the answers
+    /// says so.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[cfg_attr(feature = "schema", schemars(length(max = 32)))]
+    pub descriptors: Vec<RateLimitDescriptor>,
+}
+
+/// A descriptor for the rate limit service.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct RateLimitDescriptor {
+    /// The entries of the descriptor. The descriptor is left out if a request has no value for one of them.
+    #[cfg_attr(feature = "schema", schemars(length(min = 1, max = 16)))]
+    pub entries: Vec<RateLimitDescriptorEntry>,
+}
+
+/// An entry of a descriptor: exactly one field.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+// A rule in CEL would be too expensive for so many lists in lists.
+#[cfg_attr(feature = "schema", schemars(extend("minProperties" = 1, "maxProperties" = 1)))]
+#[serde(rename_all = "camelCase")]
+pub struct RateLimitDescriptorEntry {
+    /// A fixed key and value.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub generic_key: Option<GenericKeyDescriptor>,
+    /// The value of a header.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request_header: Option<RequestHeaderDescriptor>,
+    /// A fixed value for requests whose headers satisfy conditions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request_header_value_match: Option<Box<RequestHeaderValueMatchDescriptor>>,
+    /// The IP address of the client, with the key `remote_address`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub remote_address: Option<RemoteAddressDescriptor>,
+}
+
+/// An entry with a fixed key and value.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct GenericKeyDescriptor {
+    /// The key; `generic_key` by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<Arc<str>>,
+    /// The value.
+    #[cfg_attr(feature = "schema", schemars(length(min = 1)))]
+    pub value: Arc<str>,
+}
+
+/// An entry with the value of a header.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct RequestHeaderDescriptor {
+    /// The name of the header, case-insensitive.
+    #[cfg_attr(feature = "schema", schemars(length(min = 1)))]
+    pub header_name: Arc<str>,
+    /// The key of the entry.
+    #[cfg_attr(feature = "schema", schemars(length(min = 1)))]
+    pub descriptor_key: Arc<str>,
+}
+
+/// An entry with the key `header_match` and a fixed value, for requests whose headers satisfy conditions.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct RequestHeaderValueMatchDescriptor {
+    /// The conditions.
+    #[cfg_attr(
+        feature = "schema",
+        schemars(length(min = 1, max = 16), transform = crate::crd::one_of_matchers)
+    )]
+    pub headers: Vec<HeaderMatchCondition>,
+    /// Whether the entry is for requests that satisfy all conditions. If false, it is for those that don't.
+    #[serde(default = "RequestHeaderValueMatchDescriptor::expected")]
+    pub expect_match: bool,
+    /// The value.
+    #[cfg_attr(feature = "schema", schemars(length(min = 1)))]
+    pub value: Arc<str>,
+}
+
+impl RequestHeaderValueMatchDescriptor {
+    fn expected() -> bool {
+        true
+    }
+}
+
+/// An entry with the IP address of the client; it has no settings.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct RemoteAddressDescriptor {}

@@ -1,0 +1,43 @@
+//! Forwarding of connections.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::{HttpProxyService, LoadBalancerPolicy, TcpHealthCheckPolicy};
+
+/// Where connections are forwarded to: Services, or the `tcpproxy` of another HTTPProxy.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct TcpProxy {
+    /// How an endpoint of a Service is chosen. Strategies that read requests don't apply.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub load_balancer_policy: Option<Box<LoadBalancerPolicy>>,
+    /// The Services that connections are forwarded to, in proportion to their weights.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[cfg_attr(feature = "schema", schemars(length(max = 32)))]
+    pub services: Vec<HttpProxyService>,
+    /// The HTTPProxy whose `tcpproxy` applies instead.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub include: Option<Box<TcpProxyInclude>>,
+    /// An old spelling of `include`, which wins if both are set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub includes: Option<Box<TcpProxyInclude>>,
+    /// Connections that test the health of the Services' endpoints. None by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub health_check_policy: Option<Box<TcpHealthCheckPolicy>>,
+}
+
+/// The inclusion of the `tcpproxy` of another HTTPProxy.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct TcpProxyInclude {
+    /// The name of the included HTTPProxy.
+    #[cfg_attr(feature = "schema", schemars(length(min = 1, max = 253)))]
+    pub name: Arc<str>,
+    /// The namespace of the included HTTPProxy; by default, that of the including one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(length(min = 1, max = 63)))]
+    pub namespace: Option<Arc<str>>,
+}

@@ -1,0 +1,6 @@
+//! When a field is left out.
+
+/// Whether a field has its type's default value.
+pub(crate) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}

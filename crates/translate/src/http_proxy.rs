@@ -1,0 +1,339 @@
+//! Translates HTTPProxies into rules, hosts and listeners of the default fleet.
+//!
+//! In: HTTPProxies, and the objects that they refer to. Out: a [`Contribution`], and statuses. A change of an HTTPProxy
+//! costs the tree of the roots that include it: its own routes are read once, in a fragment, and only the rules of these
+//! roots are put together again. The walk of a tree reads no routes, so statuses of other HTTPProxies stay.
+
+mod access;
+mod balancing;
+mod class;
+mod conditions;
+mod cors;
+mod findings;
+mod fragment;
+mod headers;
+mod health;
+mod host;
+mod includes;
+mod operators;
+mod policies;
+mod redirect;
+mod rewrite;
+mod route;
+mod rules;
+mod services;
+mod status;
+mod tcp;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
+mod text;
+mod unsupported;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use sesame_api::{Kind, LoadBalancerStatus, ObjectKey, ObjectStatus};
+use sesame_engine::{Builder, Index, Reader, Table};
+use sesame_model::{CertificateKey, ClusterKey};
+
+use self::conditions::Conditions;
+use self::findings::{About, Finding};
+use self::fragment::{Fragment, References};
+use self::host::{Host, HostTls, Root};
+use self::includes::Tree;
+use self::tcp::TcpTargets;
+use crate::inputs::Inputs;
+use crate::shared::connections::Backends;
+use crate::shared::default_fleet::{self, Contribution, Sources};
+use crate::shared::hosts::{AttachedHost, Attachments};
+use crate::shared::overlaps;
+use crate::shared::ports::Terminations;
+
+/// The objects that HTTPProxies refer to.
+#[derive(Clone, Copy)]
+pub(crate) struct Read {
+    /// HTTPProxies of our class.
+    ours: Table<ObjectKey, References>,
+    /// The clusters of their backends.
+    pub(crate) by_backend: Index<ObjectKey, References, ClusterKey>,
+    /// Their certificates.
+    pub(crate) by_secret: Index<ObjectKey, References, CertificateKey>,
+    /// The Secrets with CA certificates that they refer to.
+    pub(crate) by_authority: Index<ObjectKey, References, ObjectKey>,
+}
+
+/// An HTTPProxy in the tree of a root: the HTTPProxy, and the root.
+type Inclusion = (ObjectKey, ObjectKey);
+
+/// How a root includes an HTTPProxy.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Included {
+    /// The conditions of each inclusion.
+    visits: Vec<Arc<Conditions>>,
+    /// What is wrong with its own inclusions.
+    findings: BTreeSet<Finding>,
+}
+
+/// The tables that statuses need.
+#[derive(Clone, Copy)]
+pub(crate) struct Stages {
+    pub(crate) contribution: Contribution,
+    ours: Table<ObjectKey, References>,
+    fragments: Table<ObjectKey, Fragment>,
+    /// The root of each host.
+    owners: Table<Arc<str>, ObjectKey>,
+    roots: Table<ObjectKey, Root>,
+    hosts: Table<ObjectKey, Host>,
+    by_included: Index<Inclusion, Included, ObjectKey>,
+    /// What is wrong with an HTTPProxy in the tree of a root.
+    by_affected: Index<Inclusion, Vec<Finding>, ObjectKey>,
+}
+
+/// Declares which HTTPProxies are ours, and what they refer to.
+pub(crate) fn read(b: &mut Builder, inputs: &Inputs) -> Read {
+    let inputs = *inputs;
+    let ours = b.derive(
+        "our http_proxies",
+        inputs.http_proxies,
+        move |reader, key: &ObjectKey| {
+            let proxy = reader.get(inputs.http_proxies, key)?;
+            let settings = reader.get(inputs.settings, &())?;
+            let ours = class::is_ours(&settings, &proxy);
+            ours.then(|| fragment::references(reader, inputs, &proxy))
+        },
+    );
+    Read {
+        ours,
+        by_backend: b.index(ours, "http_proxies by backend", |_, of| {
+            of.clusters.to_vec()
+        }),
+        by_secret: b.index(ours, "http_proxies by secret", |_, of| {
+            Vec::from_iter(of.certificate.clone())
+        }),
+        by_authority: b.index(ours, "http_proxies by authority", |_, of| {
+            let authorities = of.clusters.iter().filter_map(services::authorities);
+            BTreeSet::from_iter(authorities).into_iter().collect()
+        }),
+    }
+}
+
+/// Declares the stages.
+pub(crate) fn stages(b: &mut Builder, inputs: &Inputs, read: Read, sources: Sources) -> Stages {
+    let (inputs, ours) = (*inputs, read.ours);
+    let (proxies, settings) = (inputs.http_proxies, inputs.settings);
+    let fragments = b.derive("http_proxy", ours, move |reader, key: &ObjectKey| {
+        let proxy = reader.get(proxies, key)?;
+        Some(fragment::read(reader, (inputs, sources), &proxy))
+    });
+    let links = b.derive(
+        "http_proxy includes",
+        ours,
+        move |reader, key: &ObjectKey| {
+            let proxy = reader.get(proxies, key)?;
+            Some(includes::links(&proxy, &mut findings::Findings::default()))
+        },
+    );
+    let roots = b.derive("http_proxy root", ours, move |reader, key: &ObjectKey| {
+        let settings = reader.get(settings, &())?;
+        host::root(&settings, &*reader.get(proxies, key)?)
+    });
+    let by_fqdn = b.index(roots, "http_proxies by host", |_, root: &Root| {
+        vec![Arc::clone(&root.fqdn)]
+    });
+    let owners = b.derive("http_proxy of host", by_fqdn, move |reader, fqdn| {
+        let candidates = reader.by(by_fqdn, fqdn);
+        let oldest = candidates
+            .into_iter()
+            .min_by(|(_, a), (_, b)| a.seniority.cmp(&b.seniority));
+        oldest.map(|(key, _)| key)
+    });
+    let hosts = b.derive("http_proxy host", roots, move |reader, key: &ObjectKey| {
+        let root = reader.get(roots, key)?;
+        let owner = reader.get(owners, &root.fqdn)?;
+        let proxy = reader.get(proxies, key)?;
+        (*owner == *key)
+            .then(|| host::read(reader, (inputs, sources), &proxy, &root))
+            .flatten()
+    });
+    let trees = b.derive("http_proxy tree", hosts, move |reader, key: &ObjectKey| {
+        Some(includes::tree(reader, links, key))
+    });
+    let included = b.derive_many(
+        "included http_proxy",
+        trees,
+        move |reader, root: &ObjectKey| {
+            let tree = reader.get(trees, root);
+            tree.map_or_else(Vec::new, |tree| inclusions(&tree, root))
+        },
+    );
+    let affected = b.derive(
+        "http_proxy with errors",
+        included,
+        move |reader, (proxy, root): &Inclusion| {
+            let included = reader.get(included, &(proxy.clone(), root.clone()))?;
+            let fragment = reader.get(fragments, proxy)?;
+            let mut findings = rules::findings(&fragment.routes, root, &included.visits);
+            findings.extend(included.findings.iter().cloned());
+            (!findings.is_empty()).then_some(findings)
+        },
+    );
+    let contribution = Contribution {
+        users: default_fleet::users(b, "users by http_proxy", ours),
+        points: b.derive(
+            "http_proxy points",
+            hosts,
+            move |reader, key: &ObjectKey| {
+                let settings = reader.get(settings, &())?;
+                let point = reader.get(hosts, key)?.listener(&settings, key)?;
+                Some(default_fleet::attach_points(&settings, vec![point]))
+            },
+        ),
+        terminations: b.derive(
+            "http_proxy terminations",
+            hosts,
+            move |reader, key: &ObjectKey| {
+                let host = reader.get(hosts, key)?;
+                let termination = Arc::clone(host.termination()?);
+                Some(Terminations::from([(Arc::clone(&host.fqdn), termination)]))
+            },
+        ),
+        rules: b.derive("http_proxy rules", trees, move |reader, key: &ObjectKey| {
+            let tree = reader.get(trees, key)?;
+            let (root, host) = (reader.get(roots, key)?, reader.get(hosts, key)?);
+            Some(rules::rules(reader, fragments, &tree, &root, &host))
+        }),
+        attachments: b.derive(
+            "http_proxy attachments",
+            hosts,
+            move |reader, key: &ObjectKey| {
+                let settings = reader.get(settings, &())?;
+                let host = reader.get(hosts, key)?;
+                let plain = reader.get(sources.listener, &());
+                let tls = host.listener(&settings, key);
+                let listeners = plain.into_iter().chain(tls.map(|point| point.listener));
+                let attached = listeners.map(|listener| AttachedHost {
+                    listener,
+                    domain: Arc::clone(&host.fqdn),
+                    original: Arc::clone(&host.fqdn),
+                });
+                Some(Attachments {
+                    parents: Vec::new(),
+                    hosts: attached.collect(),
+                })
+            },
+        ),
+        backends: b.derive(
+            "http_proxy connections",
+            trees,
+            move |reader, key: &ObjectKey| {
+                let tree = reader.get(trees, key)?;
+                let (root, host) = (reader.get(roots, key)?, reader.get(hosts, key)?);
+                let closed = host.refused || host.tls == HostTls::Invalid;
+                let targets = match &tree.tcp {
+                    None if host.tls != HostTls::Invalid => return None,
+                    Some(Some(owner)) if !closed => {
+                        let fragment = reader.get(fragments, owner);
+                        fragment.and_then(|fragment| fragment.tcp.clone())
+                    }
+                    _ => None,
+                };
+                let TcpTargets {
+                    targets,
+                    passthrough,
+                } = targets.unwrap_or_else(TcpTargets::closed);
+                Some(Backends {
+                    seniority: root.seniority.clone(),
+                    targets,
+                    passthrough,
+                    unresolved: None,
+                })
+            },
+        ),
+    };
+    Stages {
+        contribution,
+        ours,
+        fragments,
+        owners,
+        roots,
+        hosts,
+        by_included: b.index(included, "included http_proxies", |(proxy, _), _| {
+            vec![proxy.clone()]
+        }),
+        by_affected: b.index(affected, "http_proxies with errors", |(proxy, _), _| {
+            vec![proxy.clone()]
+        }),
+    }
+}
+
+/// The HTTPProxies in a tree.
+fn inclusions(tree: &Tree, root: &ObjectKey) -> Vec<(Inclusion, Included)> {
+    let mut included: BTreeMap<&ObjectKey, Included> = BTreeMap::new();
+    for (key, conditions) in &tree.visits {
+        let entry = included.entry(key).or_default();
+        entry.visits.push(Arc::clone(conditions));
+    }
+    for key in &tree.tcp_visits {
+        included.entry(key).or_default();
+    }
+    for (key, findings) in &tree.findings {
+        included.entry(key).or_default().findings = findings.clone();
+    }
+    let rows = included.into_iter();
+    rows.map(|(key, row)| ((key.clone(), root.clone()), row))
+        .collect()
+}
+
+/// Declares the statuses. `overlaps` are the matches that get no requests.
+pub(crate) fn statuses(
+    b: &mut Builder,
+    inputs: &Inputs,
+    stages: Stages,
+    overlaps: overlaps::ByLoser,
+    addresses: Table<(), LoadBalancerStatus>,
+) -> Table<ObjectKey, ObjectStatus> {
+    let inputs = *inputs;
+    b.derive(
+        "http_proxy status",
+        stages.ours,
+        move |reader, key: &ObjectKey| status_of(reader, &inputs, stages, overlaps, addresses, key),
+    )
+}
+
+fn status_of(
+    reader: &mut Reader<'_>,
+    inputs: &Inputs,
+    stages: Stages,
+    overlaps: overlaps::ByLoser,
+    addresses: Table<(), LoadBalancerStatus>,
+    key: &ObjectKey,
+) -> Option<ObjectStatus> {
+    debug_assert_eq!(key.kind, Kind::HTTPProxy);
+    let proxy = reader.get(inputs.http_proxies, key)?;
+    let fragment = reader.get(stages.fragments, key)?;
+    let mut findings = fragment.findings.to_vec();
+    let mut load_balancer = None;
+    let root = proxy.spec.virtual_host.is_some();
+    if root {
+        let settings = reader.get(inputs.settings, &())?;
+        let fqdn = reader.get(stages.roots, key);
+        let owner = fqdn.and_then(|root| reader.get(stages.owners, &root.fqdn));
+        findings.extend(host::obstacle(&settings, &proxy, owner.as_deref()));
+        if let Some(host) = reader.get(stages.hosts, key) {
+            findings.extend(host.findings.iter().cloned());
+            let addresses = reader.get(addresses, &());
+            load_balancer = addresses.map(|addresses| LoadBalancerStatus::clone(&addresses));
+        }
+        for message in overlaps::messages(reader, overlaps, key) {
+            findings.push(Finding::warning(About::OVERLAP, "spec", message));
+        }
+    }
+    for (_, of_root) in reader.by(stages.by_affected, key) {
+        findings.extend(of_root.iter().cloned());
+    }
+    let orphaned = !root && reader.count(stages.by_included, key) == 0;
+    let status = status::status(&proxy, findings, orphaned, load_balancer);
+    Some(ObjectStatus::HttpProxy(status))
+}

@@ -1,0 +1,170 @@
+//! Which clients may send requests, and how many.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use sesame_api::{IpFilter, IpFilterSource, LocalRateLimitPolicy, RateLimitUnit};
+use sesame_model::{RateLimit, SourceFilter, SourceRange};
+
+use super::findings::{About, Findings};
+use super::text::check_value;
+use crate::shared::headers::check_name;
+
+/// The maximum number of headers that Envoy adds to responses to refused requests.
+const MAX_RATE_HEADERS: usize = 10;
+
+/// Reads the filters of addresses of a route or of a host; `None` if there are none.
+pub(super) fn sources(
+    field: &str,
+    allow: &[IpFilter],
+    deny: &[IpFilter],
+    findings: &mut Findings,
+) -> Option<SourceFilter> {
+    if !allow.is_empty() && !deny.is_empty() {
+        let message = "ipAllowPolicy and ipDenyPolicy are mutually exclusive; remove one of them";
+        findings.refuse(About::SOURCES, field, message);
+        return None;
+    }
+    let (part, filters) = match deny {
+        [] => ("ipAllowPolicy", allow),
+        deny => ("ipDenyPolicy", deny),
+    };
+    let mut ranges = Vec::new();
+    for (index, filter) in filters.iter().enumerate() {
+        let field = format!("{field}.{part}[{index}]");
+        let peer = match &filter.source {
+            IpFilterSource::Peer => true,
+            IpFilterSource::Remote => false,
+            other => {
+                let message = format!("unknown source {:?}; use Peer or Remote", other.as_str());
+                findings.refuse(About::SOURCES, &format!("{field}.source"), message);
+                continue;
+            }
+        };
+        match range(&filter.cidr) {
+            Some((address, prefix)) => ranges.push(SourceRange {
+                address,
+                prefix,
+                peer,
+            }),
+            None => {
+                let message = format!(
+                    "{:?} is not an address or a range such as 10.0.0.0/8",
+                    filter.cidr
+                );
+                findings.refuse(About::SOURCES, &format!("{field}.cidr"), message);
+            }
+        }
+    }
+    (!ranges.is_empty()).then_some(SourceFilter {
+        allow: deny.is_empty(),
+        ranges,
+    })
+}
+
+/// An address of a range, and the length of its prefix.
+fn range(text: &str) -> Option<(IpAddr, u8)> {
+    let (address, prefix) = match text.split_once('/') {
+        Some((address, prefix)) => (address, Some(prefix)),
+        None => (text, None),
+    };
+    let address: IpAddr = address.parse().ok()?;
+    let bits = if address.is_ipv4() { 32 } else { 128 };
+    let prefix = match prefix {
+        None => bits,
+        Some(prefix) if prefix.bytes().all(|byte| byte.is_ascii_digit()) => prefix.parse().ok()?,
+        Some(_) => return None,
+    };
+    (prefix <= bits).then_some((address, prefix))
+}
+
+/// Reads a limit on the rate of requests.
+pub(super) fn rate(
+    field: &str,
+    policy: &LocalRateLimitPolicy,
+    findings: &mut Findings,
+) -> Option<RateLimit> {
+    let field = format!("{field}.rateLimitPolicy.local");
+    let before = findings.refusals();
+    if policy.requests == 0 {
+        let message = "expected at least 1";
+        findings.refuse(About::RATE, &format!("{field}.requests"), message);
+    }
+    let seconds = match &policy.unit {
+        RateLimitUnit::Second => 1,
+        RateLimitUnit::Minute => 60,
+        RateLimitUnit::Hour => 3_600,
+        other => {
+            let message = format!(
+                "unknown unit {:?}; use second, minute or hour",
+                other.as_str()
+            );
+            findings.refuse(About::RATE, &format!("{field}.unit"), message);
+            1
+        }
+    };
+    let status = policy.response_status_code.unwrap_or(429);
+    let status = match u16::try_from(status) {
+        Ok(status @ 400..600) => status,
+        _ => {
+            let message = format!("{status} is not valid; use a status from 400 to 599");
+            findings.refuse(About::RATE, &format!("{field}.responseStatusCode"), message);
+            429
+        }
+    };
+    let count = policy.response_headers_to_add.len();
+    if count > MAX_RATE_HEADERS {
+        let message = format!("at most {MAX_RATE_HEADERS} headers are allowed, found {count}");
+        findings.refuse(
+            About::RATE,
+            &format!("{field}.responseHeadersToAdd"),
+            message,
+        );
+    }
+    let mut response_headers = Vec::new();
+    for (index, header) in policy.response_headers_to_add.iter().enumerate() {
+        let field = format!("{field}.responseHeadersToAdd[{index}]");
+        if let Err(error) = check_name(format!("{field}.name"), &header.name) {
+            findings.refuse(About::RATE, &error.field, &error.message);
+        }
+        if let Err(message) = check_value(&header.value) {
+            findings.refuse(About::RATE, &format!("{field}.value"), message);
+        }
+        response_headers.push((header.name.to_string(), header.value.to_string()));
+    }
+    (findings.refusals() == before).then_some(RateLimit {
+        requests: policy.requests,
+        interval: Duration::from_secs(seconds),
+        burst: policy.burst,
+        status,
+        response_headers,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_are_addresses_with_or_without_a_prefix() {
+        let v4 = |prefix| Some(("10.1.2.3".parse().expect("an address"), prefix));
+        assert_eq!(range("10.1.2.3"), v4(32));
+        assert_eq!(range("10.1.2.3/8"), v4(8));
+        assert_eq!(range("10.1.2.3/0"), v4(0));
+        assert_eq!(
+            range("::1"),
+            Some(("::1".parse().expect("an address"), 128))
+        );
+        for text in [
+            "",
+            "10.1.2.3/33",
+            "::1/129",
+            "10.1.2/8",
+            "10.1.2.3/+8",
+            "10.1.2.3/",
+            "a/8",
+        ] {
+            assert_eq!(range(text), None, "{text}");
+        }
+    }
+}

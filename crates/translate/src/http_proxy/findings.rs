@@ -1,0 +1,133 @@
+//! What is wrong with an HTTPProxy, for its status.
+
+use std::collections::BTreeMap;
+
+/// The maximum number of findings of a severity and type in a status; further ones are counted.
+pub(super) const MAX_OF_TYPE: usize = 20;
+
+/// An error or a warning.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Finding {
+    pub(super) severity: Severity,
+    /// What is affected.
+    pub(super) type_: &'static str,
+    /// The reason, in CamelCase.
+    pub(super) reason: &'static str,
+    /// The field, what is wrong with it, and how to fix it.
+    pub(super) message: String,
+    /// The number of further findings of this severity and type, which are only counted.
+    pub(super) others: usize,
+}
+
+/// Whether a finding makes an HTTPProxy invalid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Severity {
+    /// A part of it is not in effect.
+    Error,
+    /// It is in effect, but probably not as intended.
+    Warning,
+}
+
+/// What is affected by errors in a part of an HTTPProxy, and their reason.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct About(pub(super) &'static str, pub(super) &'static str);
+
+impl About {
+    pub(super) const CONDITIONS: Self = Self("RouteError", "InvalidConditions");
+    pub(super) const ACTION: Self = Self("RouteError", "InvalidAction");
+    pub(super) const TIMEOUT: Self = Self("RouteError", "InvalidTimeout");
+    pub(super) const RETRY: Self = Self("RouteError", "InvalidRetryPolicy");
+    pub(super) const HEALTH: Self = Self("RouteError", "InvalidHealthCheckPolicy");
+    pub(super) const BALANCING: Self = Self("RouteError", "InvalidLoadBalancerPolicy");
+    pub(super) const HEADERS: Self = Self("RouteError", "InvalidHeadersPolicy");
+    pub(super) const RATE: Self = Self("RouteError", "InvalidRateLimitPolicy");
+    pub(super) const PREFIX: Self = Self("PrefixReplaceError", "InvalidReplacement");
+    pub(super) const SOURCES: Self = Self("IPFilterError", "InvalidIPFilter");
+    pub(super) const CORS: Self = Self("CORSError", "InvalidCORSPolicy");
+    pub(super) const SERVICE: Self = Self("ServiceError", "InvalidService");
+    pub(super) const UNRESOLVED: Self = Self("ServiceError", "ServiceNotFound");
+    pub(super) const SLOW_START: Self = Self("ServiceError", "InvalidSlowStartPolicy");
+    pub(super) const VALIDATION: Self = Self("ServiceError", "InvalidValidation");
+    pub(super) const INCLUDE: Self = Self("IncludeError", "InvalidInclude");
+    pub(super) const CYCLE: Self = Self("IncludeError", "IncludeCycle");
+    pub(super) const INCLUDED_ROOT: Self = Self("IncludeError", "IncludesRoot");
+    pub(super) const MISSING_INCLUDE: Self = Self("IncludeError", "IncludeNotFound");
+    pub(super) const DUPLICATE_INCLUDE: Self = Self("IncludeError", "DuplicateConditions");
+    pub(super) const LIMIT: Self = Self("IncludeError", "LimitExceeded");
+    pub(super) const HOST: Self = Self("VirtualHostError", "InvalidHost");
+    pub(super) const DUPLICATE_HOST: Self = Self("VirtualHostError", "DuplicateHost");
+    pub(super) const TLS: Self = Self("TLSError", "InvalidTLS");
+    pub(super) const CERTIFICATE: Self = Self("TLSError", "InvalidCertificate");
+    pub(super) const TCP: Self = Self("TCPProxyError", "InvalidTCPProxy");
+    pub(super) const TCP_BALANCING: Self = Self("TCPProxyError", "InvalidLoadBalancerPolicy");
+    pub(super) const TCP_INCLUDE: Self = Self("TCPProxyIncludeError", "InvalidInclude");
+    pub(super) const OVERLAP: Self = Self("RouteError", "Overlap");
+    pub(super) const ORPHANED: Self = Self("Orphaned", "Orphaned");
+}
+
+impl Finding {
+    /// An error in a field.
+    pub(super) fn error(about: About, field: &str, message: impl AsRef<str>) -> Self {
+        Self::new(Severity::Error, about, field, message.as_ref())
+    }
+
+    /// A warning about a field.
+    pub(super) fn warning(about: About, field: &str, message: impl AsRef<str>) -> Self {
+        Self::new(Severity::Warning, about, field, message.as_ref())
+    }
+
+    fn new(severity: Severity, about: About, field: &str, message: &str) -> Self {
+        Self {
+            severity,
+            type_: about.0,
+            reason: about.1,
+            message: format!("{field}: {message}"),
+            others: 0,
+        }
+    }
+}
+
+/// The findings in an HTTPProxy, at most [`MAX_OF_TYPE`] of each severity and type.
+#[derive(Debug, Default)]
+pub(super) struct Findings {
+    pub(super) list: Vec<Finding>,
+    /// The number of those in the list, and the index of the last one.
+    by_type: BTreeMap<(Severity, &'static str), (usize, usize)>,
+    refusals: usize,
+}
+
+impl Findings {
+    /// Adds an error because of which the route, or the whole host, is not served.
+    pub(super) fn refuse(&mut self, about: About, field: &str, message: impl AsRef<str>) {
+        self.refusals += 1;
+        self.error(about, field, message);
+    }
+
+    /// Adds an error that leaves the route in effect.
+    pub(super) fn error(&mut self, about: About, field: &str, message: impl AsRef<str>) {
+        self.add(Finding::error(about, field, message));
+    }
+
+    /// Adds a warning.
+    pub(super) fn warn(&mut self, about: About, field: &str, message: impl AsRef<str>) {
+        self.add(Finding::warning(about, field, message));
+    }
+
+    /// Adds a finding.
+    pub(super) fn add(&mut self, finding: Finding) {
+        let of_type = (finding.severity, finding.type_);
+        let (count, last) = self.by_type.entry(of_type).or_default();
+        if *count == MAX_OF_TYPE {
+            self.list[*last].others += 1;
+            return;
+        }
+        *count += 1;
+        *last = self.list.len();
+        self.list.push(finding);
+    }
+
+    /// The number of errors so far because of which something is not served.
+    pub(super) fn refusals(&self) -> usize {
+        self.refusals
+    }
+}

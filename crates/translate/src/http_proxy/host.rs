@@ -1,0 +1,303 @@
+//! The host of a root: which HTTPProxy serves it, how TLS is terminated, and what applies to all its requests.
+
+use std::sync::Arc;
+
+use sesame_api::{HTTPProxy, HttpProxyTls, HttpProxyVirtualHost, ObjectKey};
+use sesame_engine::Reader;
+use sesame_model::{CertificateKey, Cors, SourceFilter, Termination, TlsVersion, TlsVersions};
+
+use super::findings::{About, Finding, Findings};
+use super::services::not_delegated;
+use super::{access, class, cors, unsupported};
+use crate::inputs::Inputs;
+use crate::settings::Settings;
+use crate::shared::certificates::CertificateState;
+use crate::shared::default_fleet::{self, Sources};
+use crate::shared::delegation;
+use crate::shared::listeners::{ListenerPoint, Protocol};
+use crate::shared::precedence::{Seniority, Source};
+
+/// The path of the host.
+const FIELD: &str = "spec.virtualhost";
+
+/// An HTTPProxy with a valid host.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Root {
+    /// In lower case.
+    pub(super) fqdn: Arc<str>,
+    /// The oldest root of a host serves it.
+    pub(super) seniority: Seniority,
+}
+
+/// The host of an HTTPProxy; `None` if it has no valid one.
+pub(super) fn root(settings: &Settings, proxy: &HTTPProxy) -> Option<Root> {
+    let host = proxy.spec.virtual_host.as_deref()?;
+    let fqdn = fqdn(settings, proxy, host).ok()?;
+    Some(Root {
+        fqdn,
+        seniority: Seniority::of(Source::HttpProxy, &proxy.meta),
+    })
+}
+
+fn fqdn(
+    settings: &Settings,
+    proxy: &HTTPProxy,
+    host: &HttpProxyVirtualHost,
+) -> Result<Arc<str>, Finding> {
+    let lower = host.fqdn.to_ascii_lowercase();
+    let error = |message: String| {
+        let field = format!("{FIELD}.fqdn");
+        Err(Finding::error(About::HOST, &field, message))
+    };
+    if !sesame_api::is_hostname(&lower) {
+        let fqdn = &host.fqdn;
+        return error(format!(
+            "{fqdn:?} is not a hostname; use one such as example.com or *.example.com, without a port"
+        ));
+    }
+    let namespace = &proxy.meta.namespace;
+    if !class::may_serve_hosts(settings, namespace) {
+        return error(format!(
+            "HTTPProxies in namespace {namespace} may not serve hosts"
+        ));
+    }
+    match lower == *host.fqdn {
+        true => Ok(Arc::clone(&host.fqdn)),
+        false => Ok(lower.into()),
+    }
+}
+
+/// Why an HTTPProxy doesn't serve its host. `owner` is the HTTPProxy that serves it.
+pub(super) fn obstacle(
+    settings: &Settings,
+    proxy: &HTTPProxy,
+    owner: Option<&ObjectKey>,
+) -> Option<Finding> {
+    let host = proxy.spec.virtual_host.as_deref()?;
+    let fqdn = match fqdn(settings, proxy, host) {
+        Ok(fqdn) => fqdn,
+        Err(finding) => return Some(finding),
+    };
+    let owner = owner.map(ObjectKey::namespaced_name);
+    let owner = owner.filter(|owner| *owner != proxy.meta.namespaced_name())?;
+    let message = format!(
+        "HTTPProxy {owner} is older and serves host {fqdn}; change the host, or remove one of the HTTPProxies"
+    );
+    let field = format!("{FIELD}.fqdn");
+    Some(Finding::error(About::DUPLICATE_HOST, &field, message))
+}
+
+/// The certificate of an HTTPProxy's host, permitted or not.
+pub(super) fn certificate(proxy: &HTTPProxy) -> Option<CertificateKey> {
+    let tls = proxy.spec.virtual_host.as_deref()?.tls.as_deref()?;
+    let name = tls.secret_name.as_deref()?;
+    let secret = sesame_api::secret_name(&proxy.meta.namespace, name)?;
+    Some(CertificateKey {
+        namespace: secret.namespace,
+        name: secret.name,
+    })
+}
+
+/// The host of the HTTPProxy that serves it.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Host {
+    pub(super) fqdn: Arc<str>,
+    /// Whether a field that applies to all requests is invalid or not supported, so that nothing is served.
+    pub(super) refused: bool,
+    pub(super) tls: HostTls,
+    pub(super) cors: Option<Arc<Cors>>,
+    pub(super) sources: Option<SourceFilter>,
+    /// What is wrong with the fields of the host.
+    pub(super) findings: Box<[Finding]>,
+}
+
+/// What happens to TLS connections.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum HostTls {
+    /// There are none.
+    None,
+    /// They are closed, since the settings are invalid: a wildcard host must not serve them. Requests without TLS are
+    /// redirected nevertheless.
+    Invalid,
+    /// Requests on them are served.
+    Served(Arc<Termination>),
+    /// They are forwarded, after decryption or, without a termination, as they are.
+    Forwarded(Option<Arc<Termination>>),
+}
+
+impl Host {
+    /// Whether requests without TLS are redirected.
+    pub(super) fn redirects(&self) -> bool {
+        self.tls != HostTls::None
+    }
+
+    /// The listener of its TLS connections.
+    pub(super) fn listener(&self, settings: &Settings, owner: &ObjectKey) -> Option<ListenerPoint> {
+        let (protocol, passthrough) = match &self.tls {
+            HostTls::None => return None,
+            HostTls::Invalid => (Protocol::Tls, true),
+            HostTls::Served(_) => (Protocol::Https, false),
+            HostTls::Forwarded(termination) => (Protocol::Tls, termination.is_none()),
+        };
+        Some(default_fleet::tls_listener(
+            settings,
+            owner,
+            &self.fqdn,
+            protocol,
+            passthrough,
+        ))
+    }
+
+    /// How TLS is terminated.
+    pub(super) fn termination(&self) -> Option<&Arc<Termination>> {
+        match &self.tls {
+            HostTls::None | HostTls::Invalid | HostTls::Forwarded(None) => None,
+            HostTls::Served(termination) | HostTls::Forwarded(Some(termination)) => {
+                Some(termination)
+            }
+        }
+    }
+}
+
+/// Reads the host of the HTTPProxy that serves it.
+pub(super) fn read(
+    reader: &mut Reader<'_>,
+    of: (Inputs, Sources),
+    proxy: &HTTPProxy,
+    root: &Root,
+) -> Option<Host> {
+    let host = proxy.spec.virtual_host.as_deref()?;
+    let mut findings = Findings::default();
+    unsupported::of_host(FIELD, host, &mut findings);
+    let cors = host.cors_policy.as_deref();
+    let cors = cors.map(|policy| cors::read(FIELD, policy, &mut findings));
+    let (allow, deny) = (&host.ip_allow_policy, &host.ip_deny_policy);
+    let sources = access::sources(FIELD, allow, deny, &mut findings);
+    let tls = tls(reader, of, proxy, host.tls.as_deref(), &mut findings);
+    if matches!(tls, HostTls::Forwarded(_)) {
+        for (part, filters) in [("ipAllowPolicy", allow), ("ipDenyPolicy", deny)] {
+            if !filters.is_empty() {
+                let message = "can't be applied to forwarded connections, so they are closed; remove it, or spec.tcpproxy";
+                findings.refuse(About::SOURCES, &format!("{FIELD}.{part}"), message);
+            }
+        }
+    }
+    Some(Host {
+        fqdn: Arc::clone(&root.fqdn),
+        refused: findings.refusals() > 0,
+        tls,
+        cors,
+        sources,
+        findings: findings.list.into(),
+    })
+}
+
+fn tls(
+    reader: &mut Reader<'_>,
+    of: (Inputs, Sources),
+    proxy: &HTTPProxy,
+    tls: Option<&HttpProxyTls>,
+    findings: &mut Findings,
+) -> HostTls {
+    let forwards = proxy.spec.tcp_proxy.is_some();
+    let Some(tls) = tls else {
+        if forwards {
+            let message =
+                "needs TLS, which tells the connections of hosts apart; set spec.virtualhost.tls";
+            findings.error(About::TCP, "spec.tcpproxy", message);
+        }
+        return HostTls::None;
+    };
+    let field = format!("{FIELD}.tls");
+    if tls.passthrough {
+        if tls.secret_name.is_some() {
+            let message = "passthrough and secretName are mutually exclusive; remove one of them";
+            findings.error(About::TLS, &field, message);
+            return HostTls::Invalid;
+        }
+        if !forwards {
+            let message = "needs spec.tcpproxy, which says where connections go";
+            findings.error(About::TLS, &format!("{field}.passthrough"), message);
+            return HostTls::Invalid;
+        }
+        return HostTls::Forwarded(None);
+    }
+    let versions = versions(&field, tls, findings);
+    let certificate = usable(reader, of, proxy, &field, findings);
+    let (Ok(versions), Some(certificate)) = (versions, certificate) else {
+        return HostTls::Invalid;
+    };
+    let termination = Arc::new(Termination {
+        certificates: vec![certificate],
+        clients: None,
+        versions,
+    });
+    match forwards {
+        true => HostTls::Forwarded(Some(termination)),
+        false => HostTls::Served(termination),
+    }
+}
+
+/// The certificate, if it can be used.
+fn usable(
+    reader: &mut Reader<'_>,
+    (inputs, sources): (Inputs, Sources),
+    proxy: &HTTPProxy,
+    field: &str,
+    findings: &mut Findings,
+) -> Option<CertificateKey> {
+    let field = format!("{field}.secretName");
+    let Some(certificate) = certificate(proxy) else {
+        let message = "expected the name of a Secret with a certificate, or namespace/name";
+        findings.error(About::TLS, &field, message);
+        return None;
+    };
+    let namespace = &proxy.meta.namespace;
+    let delegations = inputs.delegations_by_namespace;
+    if !delegation::permitted(reader, delegations, &certificate, namespace) {
+        let message = not_delegated(&certificate, namespace);
+        findings.error(About::CERTIFICATE, &field, message);
+        return None;
+    }
+    let message = match reader.get(sources.certificates, &certificate).as_deref() {
+        Some(CertificateState::Valid { .. }) => return Some(certificate),
+        Some(CertificateState::Invalid(reason)) => format!("Secret {certificate} {reason}"),
+        Some(CertificateState::Missing) | None => format!("Secret {certificate} does not exist"),
+    };
+    findings.error(About::CERTIFICATE, &field, message);
+    None
+}
+
+/// The versions of TLS; `None` for the default.
+fn versions(
+    field: &str,
+    tls: &HttpProxyTls,
+    findings: &mut Findings,
+) -> Result<Option<TlsVersions>, ()> {
+    let mut version = |part: &str, text: Option<&str>, default: TlsVersion| match text {
+        None | Some("") => default,
+        Some("1.2") => TlsVersion::V1_2,
+        Some("1.3") => TlsVersion::V1_3,
+        Some(other) => {
+            let name = match default {
+                TlsVersion::V1_2 => "1.2",
+                TlsVersion::V1_3 => "1.3",
+            };
+            let message = format!("unsupported version {other:?}; {name} applies. Use 1.2 or 1.3");
+            findings.warn(About::TLS, &format!("{field}.{part}"), message);
+            default
+        }
+    };
+    let min = tls.minimum_protocol_version.as_deref();
+    let min = version("minimumProtocolVersion", min, TlsVersion::V1_2);
+    let max = tls.maximum_protocol_version.as_deref();
+    let max = version("maximumProtocolVersion", max, TlsVersion::V1_3);
+    if min > max {
+        let message =
+            "minimumProtocolVersion is newer than maximumProtocolVersion; change one of them";
+        findings.error(About::TLS, field, message);
+        return Err(());
+    }
+    let default = (min, max) == (TlsVersion::V1_2, TlsVersion::V1_3);
+    Ok((!default).then_some(TlsVersions { min, max }))
+}

@@ -1,0 +1,364 @@
+//! The tree of HTTPProxies below a root.
+//!
+//! In: the inclusions of each HTTPProxy, without its routes, so that a changed route doesn't rerun the walk. Out: the
+//! HTTPProxies that the walk visits, each with the conditions on the way, and what is wrong with inclusions.
+
+mod budget;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use sesame_api::{HTTPProxy, HttpProxyRoute, Kind, ObjectKey};
+use sesame_engine::{Reader, Table};
+
+use self::budget::{Budget, LIMIT};
+use super::conditions::{self, Conditions, Listed, Misfit, Place};
+use super::findings::{About, Finding, Findings};
+use super::tcp::{self, TcpLink};
+
+/// The maximum number of inclusions within each other.
+const MAX_DEPTH: usize = 32;
+
+/// The maximum number of findings about the inclusions of an HTTPProxy in the tree of a root.
+const MAX_FINDINGS: usize = 64;
+
+/// The valid inclusions of an HTTPProxy.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Links {
+    /// Whether it has a host.
+    has_host: bool,
+    /// The number of its routes.
+    routes: usize,
+    /// The size of its routes, rounded up so that it rarely changes with them.
+    bytes: usize,
+    includes: Vec<Link>,
+    tcp: Option<TcpLink>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct Link {
+    /// Its index in the HTTPProxy.
+    index: usize,
+    /// `None` if some of its conditions are invalid, so that the others are those of a dead end.
+    target: Option<ObjectKey>,
+    conditions: Conditions,
+}
+
+/// Reads the inclusions of an HTTPProxy.
+pub(super) fn links(proxy: &HTTPProxy, findings: &mut Findings) -> Links {
+    let mut includes = Vec::new();
+    let mut seen: BTreeMap<String, usize> = BTreeMap::new();
+    for (index, include) in proxy.spec.includes.iter().enumerate() {
+        let field = field(index);
+        let place = Place::Include;
+        let listed = conditions::read(&field, &include.conditions, place, findings);
+        let Some(Listed {
+            conditions,
+            partial,
+        }) = listed
+        else {
+            continue;
+        };
+        if !partial && !conditions.is_default() {
+            let first = *seen.entry(conditions.fingerprint()).or_insert(index);
+            if first != index {
+                let message = format!(
+                    "has the same conditions as spec.includes[{first}], which takes precedence; change or remove one of them"
+                );
+                findings.error(About::DUPLICATE_INCLUDE, &field, message);
+                continue;
+            }
+        }
+        includes.push(Link {
+            index,
+            target: (!partial).then(|| target(proxy, include.namespace.as_ref(), &include.name)),
+            conditions,
+        });
+    }
+    Links {
+        has_host: proxy.spec.virtual_host.is_some(),
+        routes: proxy.spec.routes.len(),
+        bytes: size(&proxy.spec.routes).next_power_of_two(),
+        includes,
+        tcp: tcp::link(proxy, findings),
+    }
+}
+
+/// About how much memory routes need, in bytes: the length of their JSON.
+fn size(routes: &[HttpProxyRoute]) -> usize {
+    struct Length(usize);
+    impl io::Write for Length {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0 += bytes.len();
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut length = Length(0);
+    serde_json::to_writer(&mut length, routes).expect("routes are JSON, and counting can't fail");
+    length.0
+}
+
+/// The HTTPProxy that an inclusion refers to.
+pub(super) fn target(
+    proxy: &HTTPProxy,
+    namespace: Option<&Arc<str>>,
+    name: &Arc<str>,
+) -> ObjectKey {
+    let namespace = namespace.filter(|namespace| !namespace.is_empty());
+    let namespace = namespace.unwrap_or(&proxy.meta.namespace);
+    ObjectKey::new(Kind::HTTPProxy, Arc::clone(namespace), Arc::clone(name))
+}
+
+fn field(index: usize) -> String {
+    format!("spec.includes[{index}]")
+}
+
+/// The HTTPProxies of a root.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Tree {
+    /// In order, the root first; a child may be there several times.
+    pub(super) visits: Vec<(ObjectKey, Arc<Conditions>)>,
+    /// The conditions of inclusions that can't be followed.
+    pub(super) dead_ends: Vec<Arc<Conditions>>,
+    /// What is wrong with inclusions, by the HTTPProxy that has them.
+    pub(super) findings: BTreeMap<ObjectKey, BTreeSet<Finding>>,
+    /// The HTTPProxy with the Services of connections, if connections are forwarded; `None` in it if there is none.
+    pub(super) tcp: Option<Option<ObjectKey>>,
+    /// The HTTPProxies whose `tcpproxy` is included.
+    pub(super) tcp_visits: Vec<ObjectKey>,
+}
+
+/// Walks the tree of a root. Only if it exceeds the limits, each inclusion of the root gets a share of them, so that one can't
+/// use up what others need.
+pub(super) fn tree(
+    reader: &mut Reader<'_>,
+    links: Table<ObjectKey, Links>,
+    root: &ObjectKey,
+) -> Tree {
+    let mut walk = Walk {
+        reader,
+        links,
+        tree: Tree::default(),
+        path: Vec::new(),
+        left: LIMIT,
+        shared: false,
+        exceeded: false,
+    };
+    walk.start(root);
+    if walk.exceeded {
+        walk.tree = Tree::default();
+        walk.left = LIMIT;
+        walk.shared = true;
+        walk.start(root);
+    }
+    walk.connections(root);
+    walk.tree
+}
+
+struct Walk<'a, 'r> {
+    reader: &'a mut Reader<'r>,
+    links: Table<ObjectKey, Links>,
+    tree: Tree,
+    /// The HTTPProxies from the root to the current one.
+    path: Vec<ObjectKey>,
+    left: Budget,
+    /// Whether each inclusion of the root has a share of what is left.
+    shared: bool,
+    exceeded: bool,
+}
+
+impl Walk<'_, '_> {
+    /// Walks from the root.
+    fn start(&mut self, root: &ObjectKey) {
+        if let Some(links) = self.reader.get(self.links, root) {
+            let own = Budget {
+                links: 0,
+                routes: links.routes,
+                bytes: links.bytes,
+            };
+            self.left = self.left.without(own);
+            self.visit(root, &links, Conditions::default());
+        }
+    }
+
+    /// Visits an HTTPProxy and, recursively, those that it includes. The depth is bounded.
+    fn visit(&mut self, key: &ObjectKey, links: &Links, conditions: Conditions) {
+        let conditions = Arc::new(conditions);
+        let visit = (key.clone(), Arc::clone(&conditions));
+        self.tree.visits.push(visit);
+        self.path.push(key.clone());
+        let divided = self.shared && self.path.len() == 1;
+        for (position, link) in links.includes.iter().enumerate() {
+            let left = self.left;
+            if divided {
+                self.left = left.share(links.includes.len() - position);
+            }
+            let share = self.left;
+            let flow = self.follow(key, link, &conditions);
+            self.left = left.without(share.without(self.left));
+            if flow.is_break() {
+                break;
+            }
+        }
+        self.path.pop();
+    }
+
+    /// Follows an inclusion. Breaks if there is nothing left for those after it.
+    fn follow(&mut self, key: &ObjectKey, link: &Link, outer: &Arc<Conditions>) -> ControlFlow<()> {
+        let field = field(link.index);
+        // Those of the HTTPProxy, or of the dead end, and of the dead end that may follow below.
+        let cost = Budget {
+            links: 1,
+            routes: 0,
+            bytes: 2 * (outer.bytes() + link.conditions.bytes()),
+        };
+        if !self.spend(key, &field, cost) {
+            let (dead_end, flow) = match self.path.len() {
+                1 => (Arc::new(link.conditions.clone()), ControlFlow::Continue(())),
+                _ => (Arc::clone(outer), ControlFlow::Break(())),
+            };
+            self.tree.dead_ends.push(dead_end);
+            return flow;
+        }
+        let below = match outer.and(&link.conditions) {
+            Ok(below) => below,
+            Err(Misfit { message, rest }) => {
+                let message = format!("together with the inclusions around it: {message}");
+                self.report(key, Finding::error(About::INCLUDE, &field, message));
+                self.tree.dead_ends.extend(rest.map(Arc::from));
+                return ControlFlow::Continue(());
+            }
+        };
+        match &link.target {
+            None => self.tree.dead_ends.push(Arc::new(below)),
+            Some(target) => match self.obstacle(&field, target) {
+                Err(finding) => {
+                    self.report(key, finding);
+                    self.tree.dead_ends.push(Arc::new(below));
+                }
+                Ok(links) => {
+                    let cost = Budget {
+                        links: 0,
+                        routes: links.routes,
+                        bytes: links.bytes + links.routes * below.bytes(),
+                    };
+                    match self.spend(key, &field, cost) {
+                        true => self.visit(target, &links, below),
+                        false => self.tree.dead_ends.push(Arc::new(below)),
+                    }
+                }
+            },
+        }
+        match self.exceeded && !self.shared {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
+    }
+
+    /// Takes the cost of an inclusion from what is left, if it is enough.
+    fn spend(&mut self, key: &ObjectKey, field: &str, cost: Budget) -> bool {
+        let Err(limit) = self.left.covers(cost) else {
+            self.left = self.left.without(cost);
+            return true;
+        };
+        self.exceeded = true;
+        let message = format!(
+            "a host can have at most {limit}, shared by the includes of its root; requests for this include get 502 until there are fewer"
+        );
+        self.report(key, Finding::error(About::LIMIT, field, message));
+        false
+    }
+
+    /// The inclusions of an HTTPProxy, or why it can't be included.
+    fn obstacle(&mut self, field: &str, target: &ObjectKey) -> Result<Arc<Links>, Finding> {
+        let name = target.namespaced_name();
+        let error = |about, message: String| Err(Finding::error(about, field, message));
+        let Some(links) = self.reader.get(self.links, target) else {
+            return error(About::MISSING_INCLUDE, missing(target));
+        };
+        if self.path.contains(target) {
+            let message = format!(
+                "HTTPProxy {name} includes this one, directly or indirectly; remove one of the inclusions"
+            );
+            return error(About::CYCLE, message);
+        }
+        if links.has_host {
+            return error(About::INCLUDED_ROOT, included_root(target));
+        }
+        if self.path.len() >= MAX_DEPTH {
+            let message = format!("at most {MAX_DEPTH} inclusions within each other are supported");
+            return error(About::LIMIT, message);
+        }
+        Ok(links)
+    }
+
+    /// Finds the HTTPProxy with the Services of connections.
+    fn connections(&mut self, root: &ObjectKey) {
+        let mut current = root.clone();
+        let mut seen = BTreeSet::from([root.clone()]);
+        self.tree.tcp = loop {
+            let links = self.reader.get(self.links, &current);
+            let tcp = links.as_ref().and_then(|links| links.tcp.as_ref());
+            let (target, field) = match tcp {
+                // The root forwards no connections; that of an included HTTPProxy has been checked below.
+                None if current == *root => break None,
+                None | Some(TcpLink::Invalid) => break Some(None),
+                Some(TcpLink::Own) => break Some(Some(current)),
+                Some(TcpLink::Include(target, field)) => (target.clone(), field.clone()),
+            };
+            let found = self.reader.get(self.links, &target);
+            let message = match found.as_deref() {
+                None => Some(missing(&target)),
+                Some(links) if links.has_host => Some(included_root(&target)),
+                Some(links) if links.tcp.is_none() => {
+                    let name = target.namespaced_name();
+                    Some(format!("HTTPProxy {name} has no tcpproxy"))
+                }
+                Some(_) if seen.contains(&target) || seen.len() > MAX_DEPTH => {
+                    let message = format!(
+                        "leads back to this HTTPProxy, or through more than {MAX_DEPTH} others"
+                    );
+                    Some(message)
+                }
+                Some(_) => None,
+            };
+            if let Some(message) = message {
+                self.report(
+                    &current,
+                    Finding::error(About::TCP_INCLUDE, &field, message),
+                );
+                break Some(None);
+            }
+            seen.insert(target.clone());
+            self.tree.tcp_visits.push(target.clone());
+            current = target;
+        };
+    }
+
+    fn report(&mut self, key: &ObjectKey, finding: Finding) {
+        let findings = self.tree.findings.entry(key.clone()).or_default();
+        if findings.len() < MAX_FINDINGS || finding.reason == About::LIMIT.1 {
+            findings.insert(finding);
+        }
+    }
+}
+
+fn missing(target: &ObjectKey) -> String {
+    let name = target.namespaced_name();
+    format!(
+        "HTTPProxy {name} does not exist, or has another class; requests that it should serve get 502"
+    )
+}
+
+fn included_root(target: &ObjectKey) -> String {
+    let name = target.namespaced_name();
+    format!(
+        "HTTPProxy {name} has a virtualhost, so it can't be included; remove its virtualhost or this inclusion"
+    )
+}

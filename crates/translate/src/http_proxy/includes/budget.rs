@@ -1,0 +1,55 @@
+//! The limits of a tree.
+
+/// What the tree of a root may consist of.
+pub(super) const LIMIT: Budget = Budget {
+    links: 16_384,
+    routes: 65_536,
+    bytes: 16 * 1024 * 1024,
+};
+
+/// What a walk may still add to a tree.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Budget {
+    /// Inclusions, whether or not they can be followed.
+    pub(super) links: usize,
+    /// Routes.
+    pub(super) routes: usize,
+    /// The memory of routes and conditions.
+    pub(super) bytes: usize,
+}
+
+impl Budget {
+    /// Checks that it covers a cost.
+    ///
+    /// # Errors
+    /// The limit that it exceeds.
+    pub(super) fn covers(self, cost: Self) -> Result<(), String> {
+        if cost.links > self.links {
+            return Err(format!("{} inclusions", LIMIT.links));
+        }
+        if cost.routes > self.routes {
+            return Err(format!("{} routes", LIMIT.routes));
+        }
+        if cost.bytes > self.bytes {
+            return Err(format!("{} bytes of routes and conditions", LIMIT.bytes));
+        }
+        Ok(())
+    }
+
+    pub(super) fn without(self, cost: Self) -> Self {
+        Self {
+            links: self.links.saturating_sub(cost.links),
+            routes: self.routes.saturating_sub(cost.routes),
+            bytes: self.bytes.saturating_sub(cost.bytes),
+        }
+    }
+
+    /// The share of one of `count`.
+    pub(super) fn share(self, count: usize) -> Self {
+        Self {
+            links: self.links / count,
+            routes: self.routes / count,
+            bytes: self.bytes / count,
+        }
+    }
+}

@@ -1,0 +1,325 @@
+//! The routes of one HTTPProxy, without the inclusions around it.
+//!
+//! In: a route and the Services that it refers to. Out: its conditions and a plan for its requests. An invalid route
+//! keeps its valid conditions and answers 503: otherwise a wider route would serve its requests.
+
+use std::sync::Arc;
+
+use sesame_api::{HTTPProxy, HttpProxyRoute};
+use sesame_engine::Reader;
+use sesame_model::{
+    Action, ClusterKey, Forward, ForwardOptions, HeaderChanges, Mirror, PartsPerMillion, RateLimit,
+    SourceFilter, Target, WeightedTarget,
+};
+
+use super::conditions::{self, Conditions, Listed};
+use super::findings::{About, Findings};
+use super::headers::{self, Changes, HostRewrite, Place};
+use super::operators::Names;
+use super::rewrite::{self, Replacements};
+use super::services::{self, Common};
+use super::{access, balancing, health, policies, redirect, unsupported};
+use crate::inputs::Inputs;
+use crate::shared::default_fleet::Sources;
+
+/// The status of requests that nothing can serve.
+pub(super) const UNAVAILABLE: u16 = 503;
+
+/// A route.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct OwnRoute {
+    /// Its index in the HTTPProxy.
+    pub(super) index: usize,
+    pub(super) conditions: Conditions,
+    /// Whether it has other conditions, which are invalid. Then it answers for a route with the valid ones, unless another
+    /// route has the same.
+    pub(super) partial: bool,
+    /// Whether requests without TLS are served on a host with TLS.
+    pub(super) permit_insecure: bool,
+    pub(super) plan: Plan,
+}
+
+/// What happens to the requests of a route.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Plan {
+    /// The action, apart from the replacement of a prefix.
+    pub(super) action: Action,
+    /// The replacements of the prefix.
+    pub(super) replacements: Replacements,
+    pub(super) request_headers: HeaderChanges,
+    pub(super) response_headers: HeaderChanges,
+    /// `None`: those of the host.
+    pub(super) sources: Option<SourceFilter>,
+    pub(super) rate: Option<RateLimit>,
+}
+
+impl Plan {
+    /// Answers with a status.
+    pub(super) fn answer(status: u16) -> Self {
+        Self {
+            action: Action::Respond(status),
+            replacements: Replacements::default(),
+            request_headers: HeaderChanges::default(),
+            response_headers: HeaderChanges::default(),
+            sources: None,
+            rate: None,
+        }
+    }
+}
+
+/// Reads a route; `None` if it is unknown which requests it is for.
+pub(super) fn read(
+    reader: &mut Reader<'_>,
+    of: (Inputs, Sources),
+    proxy: &HTTPProxy,
+    index: usize,
+    findings: &mut Findings,
+) -> Option<OwnRoute> {
+    let route = proxy.spec.routes.get(index)?;
+    let field = field(index);
+    let place = conditions::Place::Route;
+    let listed = conditions::read(&field, &route.conditions, place, findings);
+    let before = findings.refusals();
+    let plan = plan(reader, of, proxy, &field, route, findings);
+    let Listed {
+        conditions,
+        partial,
+    } = listed?;
+    Some(OwnRoute {
+        index,
+        conditions,
+        partial,
+        permit_insecure: route.permit_insecure,
+        plan: match partial || findings.refusals() > before {
+            true => Plan::answer(UNAVAILABLE),
+            false => plan,
+        },
+    })
+}
+
+/// The path of a route.
+pub(super) fn field(index: usize) -> String {
+    format!("spec.routes[{index}]")
+}
+
+/// The clusters of a route's Services, whether or not they exist; `None` for invalid ones.
+pub(super) fn clusters(
+    reader: &mut Reader<'_>,
+    inputs: Inputs,
+    proxy: &HTTPProxy,
+    (field, route): (&str, &HttpProxyRoute),
+    findings: &mut Findings,
+) -> Vec<Option<ClusterKey>> {
+    let timeouts = policies::timeouts(field, route.timeout_policy.as_deref(), findings);
+    let balancing = balancing::of_requests(field, route.load_balancer_policy.as_deref(), findings);
+    let health = route.health_check_policy.as_deref();
+    let health = health.map(|policy| health::by_request(field, policy, findings));
+    let common = Common {
+        balancing: balancing.balancing,
+        health,
+        idle_timeout: timeouts.idle_connection,
+        opaque: false,
+    };
+    let namespace = &proxy.meta.namespace;
+    let services = route.services.iter().enumerate();
+    services
+        .map(|(index, service)| {
+            let field = format!("{field}.services[{index}]");
+            let place = (field.as_str(), service);
+            services::cluster(reader, inputs.services, namespace, place, &common, findings)
+        })
+        .collect()
+}
+
+fn plan(
+    reader: &mut Reader<'_>,
+    of: (Inputs, Sources),
+    proxy: &HTTPProxy,
+    field: &str,
+    route: &HttpProxyRoute,
+    findings: &mut Findings,
+) -> Plan {
+    unsupported::of_route(field, route, findings);
+    let names = Names {
+        namespace: &proxy.meta.namespace,
+        service: None,
+    };
+    let request = headers::read(
+        &format!("{field}.requestHeadersPolicy"),
+        route.request_headers_policy.as_deref(),
+        Place::RequestOfRoute,
+        names,
+        findings,
+    );
+    let response = headers::read(
+        &format!("{field}.responseHeadersPolicy"),
+        route.response_headers_policy.as_deref(),
+        Place::Response,
+        names,
+        findings,
+    );
+    let (allow, deny) = (&route.ip_allow_policy, &route.ip_deny_policy);
+    let sources = access::sources(field, allow, deny, findings);
+    let rate = route.rate_limit_policy.as_deref();
+    let rate = rate.and_then(|policy| policy.local.as_deref());
+    let rate = rate.and_then(|policy| access::rate(field, policy, findings));
+    let actions = [
+        !route.services.is_empty(),
+        route.request_redirect_policy.is_some(),
+        route.direct_response_policy.is_some(),
+    ];
+    let (action, replacements) = if actions.iter().filter(|set| **set).count() != 1 {
+        let message =
+            "exactly one of services, requestRedirectPolicy and directResponsePolicy is required";
+        findings.refuse(About::ACTION, field, message);
+        (Action::Respond(UNAVAILABLE), Replacements::default())
+    } else if let Some(policy) = route.request_redirect_policy.as_deref() {
+        let (redirect, replacements) = redirect::redirect(field, policy, findings);
+        (Action::Redirect(Box::new(redirect)), replacements)
+    } else if let Some(policy) = route.direct_response_policy.as_deref() {
+        let action = redirect::response(field, policy, findings);
+        (action, Replacements::default())
+    } else {
+        let policy = route.path_rewrite_policy.as_deref();
+        let replacements = rewrite::read(field, policy, findings);
+        let place = (field, route);
+        let action = forward(reader, of, proxy, place, request.host, findings);
+        (action, replacements)
+    };
+    Plan {
+        action,
+        replacements,
+        request_headers: request.headers,
+        response_headers: response.headers,
+        sources,
+        rate,
+    }
+}
+
+fn forward(
+    reader: &mut Reader<'_>,
+    of: (Inputs, Sources),
+    proxy: &HTTPProxy,
+    (field, route): (&str, &HttpProxyRoute),
+    host: Option<HostRewrite>,
+    findings: &mut Findings,
+) -> Action {
+    let clusters = clusters(reader, of.0, proxy, (field, route), findings);
+    // The same reads as for the clusters: their findings are already there.
+    let scratch = &mut Findings::default();
+    let timeouts = policies::timeouts(field, route.timeout_policy.as_deref(), scratch);
+    let selection = balancing::of_requests(field, route.load_balancer_policy.as_deref(), scratch);
+    let (retry, try_timeout) = policies::retry(field, route.retry_policy.as_deref(), findings);
+    let internal = route.internal_redirect_policy.as_deref();
+    let internal_redirects = redirect::internal(field, internal, findings);
+    let (mut targets, mut mirrors) = (Vec::new(), Vec::new());
+    let (mut sharing, mut copies) = (0, 0);
+    for (index, (service, cluster)) in route.services.iter().zip(clusters).enumerate() {
+        let field = format!("{field}.services[{index}]");
+        let names = Names {
+            namespace: &proxy.meta.namespace,
+            service: Some((&service.name, service.port)),
+        };
+        let request = headers::read(
+            &format!("{field}.requestHeadersPolicy"),
+            service.request_headers_policy.as_deref(),
+            Place::RequestOfService,
+            names,
+            findings,
+        );
+        let response = headers::read(
+            &format!("{field}.responseHeadersPolicy"),
+            service.response_headers_policy.as_deref(),
+            Place::Response,
+            names,
+            findings,
+        );
+        let found = cluster.and_then(|key| services::target(reader, of, &field, &key, findings));
+        if service.mirror {
+            copies += 1;
+            if copies == 2 {
+                let message = "only one Service of a route can be a mirror; remove the others";
+                findings.refuse(About::SERVICE, &format!("{field}.mirror"), message);
+            }
+            if request != Changes::default() || response != Changes::default() {
+                let message = "a mirror gets requests as the route changes them; its own policies have no effect";
+                findings.warn(About::HEADERS, &field, message);
+            }
+            let share = share(&field, service.weight, findings);
+            if let Some((Target::Cluster(cluster), _)) = found {
+                mirrors.push(Mirror { cluster, share });
+            }
+            continue;
+        }
+        sharing += 1;
+        let Some((target, session)) = found else {
+            continue;
+        };
+        targets.push(WeightedTarget {
+            target,
+            weight: service.weight,
+            request_headers: request.headers,
+            response_headers: response.headers,
+            host_rewrite: literal(request.host),
+            // A route with hash policies selects endpoints itself.
+            session: session.filter(|_| selection.hash.is_empty()),
+        });
+    }
+    if sharing == 0 {
+        let message = "all Services are mirrors; add one that gets the requests themselves";
+        findings.refuse(About::SERVICE, &format!("{field}.services"), message);
+    }
+    if targets.is_empty() {
+        return Action::Respond(UNAVAILABLE);
+    }
+    if targets.iter().all(|target| target.weight == 0) {
+        targets.iter_mut().for_each(|target| target.weight = 1);
+    }
+    let (host_rewrite, host_from_header) = match host {
+        Some(HostRewrite::Header(name)) => (None, Some(name)),
+        host => (literal(host), None),
+    };
+    let options = ForwardOptions {
+        idle_timeout: timeouts.idle,
+        host_from_header,
+        hash: selection.hash,
+        internal_redirects,
+    };
+    Action::Forward(Box::new(Forward {
+        targets,
+        refused_status: UNAVAILABLE,
+        path_rewrite: None,
+        host_rewrite,
+        mirrors,
+        timeout: Some(timeouts.response),
+        try_timeout,
+        retry: retry.map(Box::new),
+        options: (options != ForwardOptions::default()).then(|| Box::new(options)),
+    }))
+}
+
+fn literal(host: Option<HostRewrite>) -> Option<String> {
+    match host {
+        Some(HostRewrite::Literal(host)) => Some(host),
+        Some(HostRewrite::Header(_)) | None => None,
+    }
+}
+
+/// The share of requests that a mirror gets; `None` for all.
+fn share(field: &str, weight: u32, findings: &mut Findings) -> Option<PartsPerMillion> {
+    match weight {
+        0 | 100 => None,
+        1..100 => Some(PartsPerMillion(weight * 10_000)),
+        _ => {
+            let message =
+                format!("{weight} is not a percentage; a mirror needs a weight from 1 to 100");
+            findings.refuse(About::SERVICE, &format!("{field}.weight"), message);
+            None
+        }
+    }
+}
+
+/// Shares a value that is usually absent.
+pub(super) fn shared<T>(value: Option<T>) -> Option<Arc<T>> {
+    value.map(Arc::new)
+}

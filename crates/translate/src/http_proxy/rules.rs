@@ -1,0 +1,265 @@
+//! The rules of a root: the routes of its tree, each with the conditions of the inclusions around it.
+
+use std::sync::Arc;
+
+use sesame_api::ObjectKey;
+use sesame_engine::{Reader, Table};
+use sesame_model::{
+    Action, HeaderMatch, Redirect, RedirectPort, Route, RouteMatch, RoutePolicy, SourceFilter,
+};
+
+use super::conditions::{Conditions, Misfit};
+use super::findings::{About, Finding, Findings};
+use super::fragment::Fragment;
+use super::host::{Host, Root};
+use super::includes::Tree;
+use super::rewrite::Variant;
+use super::route::{self, OwnRoute, Plan, UNAVAILABLE};
+use crate::shared::default_fleet::HTTPS_PORT;
+use crate::shared::hosts::{RankedMatch, RouteRules};
+use crate::shared::precedence::MatchRank;
+use crate::shared::wildcards;
+
+/// The status of requests for an HTTPProxy that can't be included.
+const DEAD_END: u16 = 502;
+
+/// The largest number of inclusions of an HTTPProxy by a root whose combinations with its routes are checked.
+const MAX_CHECKED: usize = 256;
+
+/// The rules of a root.
+pub(super) fn rules(
+    reader: &mut Reader<'_>,
+    fragments: Table<ObjectKey, Fragment>,
+    tree: &Tree,
+    root: &Root,
+    host: &Host,
+) -> RouteRules {
+    let mut out = Rules {
+        host,
+        one_label: wildcards::one_label(&host.fqdn),
+        policy: route::shared(policy(host.sources.clone(), None)),
+        matches: Vec::new(),
+        last: Vec::new(),
+    };
+    for (key, conditions) in &tree.visits {
+        let Some(fragment) = reader.get(fragments, key) else {
+            continue;
+        };
+        for route in &fragment.routes {
+            match placed(conditions, route) {
+                Ok((both, _)) if route.partial => {
+                    out.answer(&both, UNAVAILABLE, route.permit_insecure);
+                }
+                Ok((both, variants)) => {
+                    for (index, variant) in variants.into_iter().enumerate() {
+                        out.add(&both, variant, route, index > 0);
+                    }
+                }
+                // The error is in the status of the HTTPProxy.
+                Err((_, _, misfit)) => {
+                    if let Some(rest) = &misfit.rest {
+                        out.answer(rest, UNAVAILABLE, route.permit_insecure);
+                    }
+                }
+            }
+        }
+    }
+    for conditions in &tree.dead_ends {
+        out.answer(conditions, DEAD_END, false);
+    }
+    let mut matches = out.matches;
+    matches.append(&mut out.last);
+    for (index, entry) in matches.iter_mut().enumerate() {
+        entry.order = (index, 0);
+    }
+    RouteRules {
+        seniority: root.seniority.clone(),
+        matches,
+        refused: None,
+        partially_invalid: None,
+        unresolved: None,
+    }
+}
+
+/// A route with the conditions of the inclusions around it.
+fn placed(
+    conditions: &Conditions,
+    route: &OwnRoute,
+) -> Result<(Conditions, Vec<Variant>), (About, &'static str, Misfit)> {
+    let both = conditions
+        .and(&route.conditions)
+        .map_err(|misfit| (About::CONDITIONS, "conditions", misfit))?;
+    let replacements = &route.plan.replacements;
+    match replacements.variants(both.path.as_ref(), &both.requests().path) {
+        Ok(variants) => Ok((both, variants)),
+        Err(message) => {
+            let part = match route.plan.action {
+                Action::Redirect(_) => "requestRedirectPolicy.prefix",
+                _ => "pathRewritePolicy",
+            };
+            let misfit = Misfit {
+                message: message.to_owned(),
+                rest: Some(Box::new(both)),
+            };
+            Err((About::PREFIX, part, misfit))
+        }
+    }
+}
+
+/// What is wrong with routes together with the inclusions around them.
+pub(super) fn findings(
+    routes: &[OwnRoute],
+    root: &ObjectKey,
+    visits: &[Arc<Conditions>],
+) -> Vec<Finding> {
+    let mut findings = Findings::default();
+    if visits.len() > MAX_CHECKED && !routes.is_empty() {
+        let message = format!(
+            "HTTPProxy {} includes this one {} times; only the first {MAX_CHECKED} combinations with each route are checked",
+            root.namespaced_name(),
+            visits.len()
+        );
+        findings.warn(About::LIMIT, "spec.routes", message);
+    }
+    for route in routes {
+        let mut visits = visits.iter().take(MAX_CHECKED);
+        let error = visits.find_map(|conditions| placed(conditions, route).err());
+        if let Some((about, part, Misfit { message, .. })) = error {
+            let field = format!("{}.{part}", route::field(route.index));
+            let message = format!(
+                "{message} (in the routes of HTTPProxy {})",
+                root.namespaced_name()
+            );
+            findings.error(about, &field, message);
+        }
+    }
+    findings.list
+}
+
+struct Rules<'a> {
+    host: &'a Host,
+    /// The condition of a wildcard host.
+    one_label: Option<HeaderMatch>,
+    /// The limits of routes without their own.
+    policy: Option<Arc<RoutePolicy>>,
+    matches: Vec<RankedMatch>,
+    /// Those that others with the same rank precede.
+    last: Vec<RankedMatch>,
+}
+
+impl Rules<'_> {
+    /// Adds a variant of a route. `later`: a route for exactly its requests precedes it.
+    fn add(&mut self, both: &Conditions, variant: Variant, route: &OwnRoute, later: bool) {
+        let requests = RouteMatch {
+            path: variant.path.clone(),
+            ..both.requests()
+        };
+        let rank = MatchRank::of(&match &variant.ranked_as {
+            Some(path) => RouteMatch {
+                path: path.clone(),
+                ..requests.clone()
+            },
+            None => requests.clone(),
+        });
+        let plan = &route.plan;
+        let mut action = plan.action.clone();
+        match &mut action {
+            Action::Forward(forward) => forward.path_rewrite = variant.rewrite,
+            Action::Redirect(redirect) if variant.rewrite.is_some() => {
+                redirect.path = variant.rewrite;
+            }
+            Action::Redirect(_) | Action::Respond(_) | Action::RespondWith(_) => {}
+        }
+        let policy = match (&plan.sources, &plan.rate) {
+            (None, None) => self.policy.clone(),
+            (sources, rate) => {
+                let sources = sources.as_ref().or(self.host.sources.as_ref());
+                route::shared(policy(sources.cloned(), rate.clone()))
+            }
+        };
+        let permit_insecure = route.permit_insecure;
+        let route = match self.host.refused {
+            true => None,
+            false => Some(Route {
+                action,
+                request_headers: plan.request_headers.clone(),
+                response_headers: plan.response_headers.clone(),
+                policy,
+                ..Route::respond_to_all(UNAVAILABLE)
+            }),
+        };
+        self.push(rank, requests, route, UNAVAILABLE, permit_insecure, later);
+    }
+
+    /// Adds a match that is answered with a status.
+    fn answer(&mut self, conditions: &Conditions, status: u16, permit_insecure: bool) {
+        let requests = conditions.requests();
+        let rank = MatchRank::of(&requests);
+        let status = if self.host.refused {
+            UNAVAILABLE
+        } else {
+            status
+        };
+        self.push(rank, requests, None, status, permit_insecure, true);
+    }
+
+    fn push(
+        &mut self,
+        rank: MatchRank,
+        mut requests: RouteMatch,
+        route: Option<Route>,
+        status: u16,
+        permit_insecure: bool,
+        later: bool,
+    ) {
+        // The rank doesn't count it.
+        requests.headers.extend(self.one_label.clone());
+        let redirect = self.host.redirects() && !permit_insecure;
+        let without_tls = redirect.then(|| Arc::new(to_https(requests.clone())));
+        let route = route.unwrap_or_else(|| {
+            let plan = Plan::answer(status);
+            Route {
+                action: plan.action,
+                policy: self.policy.clone(),
+                ..Route::respond_to_all(status)
+            }
+        });
+        let list = match later {
+            true => &mut self.last,
+            false => &mut self.matches,
+        };
+        list.push(RankedMatch {
+            rank,
+            order: (0, 0),
+            routes: Box::new([Arc::new(Route {
+                matches: requests,
+                cors: self.host.cors.clone(),
+                ..route
+            })]),
+            without_tls,
+        });
+    }
+}
+
+fn policy(
+    sources: Option<SourceFilter>,
+    rate: Option<sesame_model::RateLimit>,
+) -> Option<RoutePolicy> {
+    let policy = RoutePolicy { sources, rate };
+    (policy != RoutePolicy::default()).then_some(policy)
+}
+
+/// A redirect of requests without TLS to the same host with TLS.
+fn to_https(requests: RouteMatch) -> Route {
+    Route {
+        matches: requests,
+        action: Action::Redirect(Box::new(Redirect {
+            scheme: Some("https".to_owned()),
+            hostname: None,
+            port: RedirectPort::Exact(HTTPS_PORT.number),
+            path: None,
+            status: 301,
+        })),
+        ..Route::respond_to_all(301)
+    }
+}

@@ -1,0 +1,231 @@
+//! Services as backends: their clusters, and what becomes of the requests for those that don't exist.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sesame_api::{
+    HttpProxyService, Kind, NamespacedName, ObjectKey, ServiceProtocol, UpstreamValidation,
+};
+use sesame_engine::{Reader, Table};
+use sesame_model::{
+    BackendName, Balancing, CertificateKey, ClusterKey, ClusterPolicy, ConnectionSettings,
+    HealthCheck, NamedAuthorities, Protocol, Session, Target, TlsSettings, Transport,
+};
+
+use super::findings::{About, Findings};
+use super::policies;
+use crate::inputs::Inputs;
+use crate::shared::authorities::{self, Reasons};
+use crate::shared::default_fleet::Sources;
+use crate::shared::delegation;
+use crate::shared::services::{Backend, Service};
+
+/// What the clusters of all Services of a route have in common.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Common {
+    pub(super) balancing: Option<Balancing>,
+    pub(super) health: Option<HealthCheck>,
+    pub(super) idle_timeout: Option<Duration>,
+    /// Whether bytes are forwarded instead of requests.
+    pub(super) opaque: bool,
+}
+
+/// The cluster of a Service, whether or not it exists; `None` if its fields are invalid.
+pub(super) fn cluster(
+    reader: &mut Reader<'_>,
+    services: Table<NamespacedName, Service>,
+    namespace: &Arc<str>,
+    (field, service): (&str, &HttpProxyService),
+    common: &Common,
+    findings: &mut Findings,
+) -> Option<ClusterKey> {
+    let before = findings.refusals();
+    if service.port == 0 {
+        let message = "expected a port from 1 to 65535";
+        findings.refuse(About::SERVICE, &format!("{field}.port"), message);
+    }
+    let (protocol, tls) = match &service.protocol {
+        None => (None, false),
+        Some(ServiceProtocol::H2) => (Some(Protocol::Http2), true),
+        Some(ServiceProtocol::H2c) => (Some(Protocol::Http2), false),
+        Some(ServiceProtocol::Tls) => (Some(Protocol::Http1), true),
+        Some(other) => {
+            let message = format!("unknown protocol {:?}; use h2, h2c or tls", other.as_str());
+            findings.refuse(About::SERVICE, &format!("{field}.protocol"), message);
+            (None, false)
+        }
+    };
+    // Without a protocol here, the Service's own one decides, and only its TLS is verified.
+    let name = NamespacedName::new(Arc::clone(namespace), Arc::clone(&service.name));
+    let own_tls = service.protocol.is_none()
+        && service.validation.is_some()
+        && !common.opaque
+        && reader.get(services, &name).is_some_and(|found| {
+            let port = found.port(service.port, Transport::Tcp);
+            port.is_some_and(|port| found.uses_tls(port))
+        });
+    let tls = match service.validation.as_deref() {
+        None => tls.then_some(TlsSettings::Unverified),
+        Some(validation) => {
+            let field = format!("{field}.validation");
+            let validation = self::validation(&field, validation, namespace, findings);
+            match tls || own_tls {
+                true => validation,
+                false => {
+                    let message =
+                        "has no effect, since the protocol uses no TLS; set protocol to tls or h2";
+                    findings.warn(About::VALIDATION, &field, message);
+                    None
+                }
+            }
+        }
+    };
+    let slow_start = service.slow_start_policy.as_deref();
+    let slow_start = slow_start
+        .and_then(|policy| policies::slow_start(field, policy, common.balancing, findings));
+    let health = common.health.as_ref().map(|check| {
+        Arc::new(HealthCheck {
+            port: service.health_port.filter(|port| *port != service.port),
+            ..check.clone()
+        })
+    });
+    if findings.refusals() > before {
+        return None;
+    }
+    let policy = ClusterPolicy {
+        protocol: match common.opaque {
+            true => Some(Protocol::Opaque),
+            false => protocol,
+        },
+        tls,
+        connections: policies::unless_default(ConnectionSettings {
+            balancing: common.balancing,
+            health,
+            slow_start,
+            idle_timeout: common.idle_timeout,
+            limits: None,
+        }),
+        ..ClusterPolicy::default()
+    };
+    Some(ClusterKey {
+        namespace: Arc::clone(namespace),
+        backend: BackendName::ServicePort {
+            service: Arc::clone(&service.name),
+            port: service.port,
+        },
+        policy: (policy != ClusterPolicy::default()).then(|| Arc::new(policy)),
+    })
+}
+
+/// Reads how a backend's certificate is verified.
+fn validation(
+    field: &str,
+    validation: &UpstreamValidation,
+    namespace: &Arc<str>,
+    findings: &mut Findings,
+) -> Option<TlsSettings> {
+    let names = match validation.subject_names.as_slice() {
+        [] => vec![Arc::clone(&validation.subject_name)],
+        names => names.to_vec(),
+    };
+    let before = findings.refusals();
+    if names.first() != Some(&validation.subject_name) {
+        let message = "the first entry must equal subjectName";
+        findings.refuse(About::VALIDATION, &format!("{field}.subjectNames"), message);
+    }
+    for name in &names {
+        if !sesame_api::is_hostname(name) {
+            let message = format!("{name:?} is not a lowercase DNS name such as api.example.com");
+            findings.refuse(About::VALIDATION, &format!("{field}.subjectName"), message);
+        }
+    }
+    let authorities = sesame_api::secret_name(namespace, &validation.ca_secret);
+    if authorities.is_none() {
+        let message = "expected the name of a Secret, or namespace/name";
+        findings.refuse(About::VALIDATION, &format!("{field}.caSecret"), message);
+    }
+    let authorities = authorities.filter(|_| findings.refusals() == before)?;
+    Some(TlsSettings::Verified(Arc::new(NamedAuthorities {
+        authorities: CertificateKey {
+            namespace: authorities.namespace,
+            name: authorities.name,
+        },
+        names,
+    })))
+}
+
+/// The Secret with the CA certificates of a cluster.
+pub(super) fn authorities(cluster: &ClusterKey) -> Option<ObjectKey> {
+    match cluster.tls()? {
+        TlsSettings::Verified(validation) => {
+            let CertificateKey { namespace, name } = &validation.authorities;
+            Some(ObjectKey::new(
+                Kind::Secret,
+                Arc::clone(namespace),
+                Arc::clone(name),
+            ))
+        }
+        _ => None,
+    }
+}
+
+/// Finds the target of a cluster, and the session persistence of requests to it; `None` if the Service doesn't exist.
+/// [`Target::Refused`] if connections to it aren't allowed.
+pub(super) fn target(
+    reader: &mut Reader<'_>,
+    (inputs, sources): (Inputs, Sources),
+    field: &str,
+    key: &ClusterKey,
+    findings: &mut Findings,
+) -> Option<(Target, Option<Arc<Session>>)> {
+    if let Some(secret) = authorities(key) {
+        let field = format!("{field}.validation.caSecret");
+        let certificate = CertificateKey {
+            namespace: Arc::clone(&secret.namespace),
+            name: Arc::clone(&secret.name),
+        };
+        let delegations = inputs.delegations_by_namespace;
+        if !delegation::permitted(reader, delegations, &certificate, &key.namespace) {
+            let message = not_delegated(&certificate, &key.namespace);
+            findings.error(About::VALIDATION, &field, message);
+            return Some((Target::Refused, None));
+        }
+        let reasons = Reasons {
+            kind: About::VALIDATION.1,
+            object: About::VALIDATION.1,
+        };
+        let states = sources.authorities;
+        if let Some(problem) = authorities::unusable(reader, states, &secret, reasons) {
+            findings.error(About::VALIDATION, &field, problem.message());
+            return Some((Target::Refused, None));
+        }
+    }
+    let found = reader.get(sources.backends, key)?;
+    match &found.backend {
+        Backend::Serves(_) => Some((Target::Cluster(key.clone()), found.session.clone())),
+        Backend::Secured(secured) => {
+            Some((Target::Cluster(secured.0.clone()), found.session.clone()))
+        }
+        // The status of another object says why.
+        Backend::Refused(_) | Backend::Invalid => Some((Target::Refused, None)),
+        Backend::NotFound(message) => {
+            findings.error(About::UNRESOLVED, field, message);
+            None
+        }
+        Backend::UnsupportedProtocol(message) => {
+            findings.error(About::SERVICE, field, message);
+            None
+        }
+    }
+}
+
+/// Why a Secret of another namespace can't be used.
+pub(super) fn not_delegated(secret: &CertificateKey, namespace: &str) -> String {
+    let CertificateKey {
+        namespace: owner,
+        name,
+    } = secret;
+    format!(
+        "no TLSCertificateDelegation in namespace {owner} lets namespace {namespace} use Secret {name}"
+    )
+}

@@ -1,0 +1,255 @@
+//! HTTPProxies from text, and what becomes of them as text.
+
+use std::fmt::Write as _;
+
+use sesame_api::{HTTPProxy, Kind, Object, ObjectKey, ObjectStatus, SubCondition};
+use sesame_engine::{Batch, Builder, Commit, Engine};
+use sesame_model::{
+    Action, FleetAddress, FleetId, FleetState, HeaderMatch, PathMatch, PathRewrite, QueryMatch,
+    Redirect, RedirectPort, Route, ValueMatch,
+};
+
+use crate::pipeline::{self, Pipeline};
+use crate::settings::{Mode, Settings};
+
+/// A value in YAML, indented as the code around it.
+pub(super) fn yaml(text: &str) -> serde_json::Value {
+    serde_saphyr::from_str(text).expect("valid YAML")
+}
+
+/// An HTTPProxy with this body.
+pub(super) fn proxy(text: &str) -> HTTPProxy {
+    let mut value = yaml(text);
+    value["metadata"] = serde_json::json!({"name": "a", "namespace": "shop"});
+    serde_json::from_value(value).expect("an HTTPProxy")
+}
+
+/// A translation.
+pub(super) struct World {
+    engine: Engine,
+    pipeline: Pipeline,
+}
+
+impl World {
+    /// A translation with Services `one`, `two` and `three` in namespace `shop`, each with port 80.
+    pub(super) fn new() -> Self {
+        Self::in_mode(Mode::Managed)
+    }
+
+    pub(super) fn in_mode(mode: Mode) -> Self {
+        let mut builder = Builder::new();
+        let pipeline = pipeline::stages(&mut builder);
+        let mut world = Self {
+            engine: builder.build(),
+            pipeline,
+        };
+        let mut batch = Batch::new();
+        let inputs = world.pipeline.inputs;
+        inputs.set_settings(&mut batch, Settings::new(mode));
+        let state = FleetState {
+            addresses: vec![FleetAddress::Ip([10, 0, 0, 1].into())],
+            ready: true,
+            ..FleetState::default()
+        };
+        inputs.set_fleet(&mut batch, FleetId::Default, Some(state));
+        world.engine.commit(batch);
+        for name in ["one", "two", "three"] {
+            world.put(&format!(
+                "
+                apiVersion: v1
+                kind: Service
+                metadata: {{name: {name}, namespace: shop}}
+                spec: {{ports: [{{port: 80}}, {{port: 443, name: tls, appProtocol: https}}]}}
+                "
+            ));
+        }
+        world
+    }
+
+    /// A translation with these HTTPProxies, each a name and its spec.
+    pub(super) fn with(proxies: &[(&str, &str)]) -> Self {
+        let mut world = Self::new();
+        for (name, spec) in proxies {
+            world.proxy(name, spec);
+        }
+        world
+    }
+
+    /// Adds or replaces an object.
+    pub(super) fn put(&mut self, text: &str) -> Commit {
+        self.put_value(yaml(text))
+    }
+
+    pub(super) fn put_value(&mut self, value: serde_json::Value) -> Commit {
+        let object = Object::decode_admitted(value).expect("a valid object");
+        let object = object.expect("a served kind");
+        let mut batch = Batch::new();
+        self.pipeline.inputs.upsert(&mut batch, object);
+        self.engine.commit(batch)
+    }
+
+    /// Adds or replaces an HTTPProxy in namespace `shop`, or in that before a slash.
+    pub(super) fn proxy(&mut self, name: &str, spec: &str) -> Commit {
+        let (namespace, name) = name.split_once('/').unwrap_or(("shop", name));
+        self.put_value(serde_json::json!({
+            "apiVersion": "projectsesame.io/v1",
+            "kind": "HTTPProxy",
+            "metadata": {"name": name, "namespace": namespace, "generation": 1},
+            "spec": yaml(spec),
+        }))
+    }
+
+    pub(super) fn remove(&mut self, name: &str) -> Commit {
+        let mut batch = Batch::new();
+        let key = ObjectKey::new(Kind::HTTPProxy, "shop", name);
+        self.pipeline.inputs.remove(&mut batch, &key);
+        self.engine.commit(batch)
+    }
+
+    /// The routes of a virtual host, one a line; empty if there is none.
+    pub(super) fn routes(&self, port: u16, domain: &str) -> String {
+        let hosts = self.engine.iter(self.pipeline.outputs.virtual_hosts);
+        let mut text = String::new();
+        for (key, host) in hosts {
+            if key.table.port == port && *key.domain == *domain {
+                for route in &host.routes {
+                    let _ = writeln!(text, "{}", line(route));
+                }
+            }
+        }
+        text
+    }
+
+    /// The first route of a host without TLS.
+    pub(super) fn first(&self, domain: &str) -> Route {
+        let hosts = self.engine.iter(self.pipeline.outputs.virtual_hosts);
+        let mut hosts = hosts.filter(|(key, _)| key.table.port == 80 && *key.domain == *domain);
+        let (_, host) = hosts.next().expect("a virtual host");
+        Route::clone(&host.routes[0])
+    }
+
+    /// The listeners' chains, one a line.
+    pub(super) fn chains(&self) -> String {
+        let mut text = String::new();
+        for (key, listener) in self.engine.iter(self.pipeline.outputs.listeners) {
+            for chain in &listener.chains {
+                let name = chain.server_name().unwrap_or("*");
+                let mode = chain.tls.as_ref().map(|tls| &tls.mode);
+                let _ = writeln!(text, "{} {name} {mode:?} {:?}", key.port, chain.target);
+            }
+        }
+        text
+    }
+
+    /// The clusters that are sent.
+    pub(super) fn clusters(&self) -> Vec<String> {
+        let clusters = self.engine.iter(self.pipeline.outputs.fleet_clusters);
+        let mut clusters: Vec<String> = clusters.map(|((_, key), _)| key.to_string()).collect();
+        clusters.sort();
+        clusters
+    }
+
+    /// The status of an HTTPProxy: its state, then errors and warnings, one a line.
+    pub(super) fn status(&self, name: &str) -> String {
+        let (namespace, name) = name.split_once('/').unwrap_or(("shop", name));
+        let key = ObjectKey::new(Kind::HTTPProxy, namespace, name);
+        let status = self.engine.get(self.pipeline.outputs.statuses, &key);
+        let Some(ObjectStatus::HttpProxy(status)) = status.as_deref() else {
+            return "none\n".to_owned();
+        };
+        let state = status.current_status.as_ref().expect("a state");
+        let mut text = format!("{}\n", state.as_str());
+        for condition in &status.conditions {
+            let lines = |text: &mut String, kind: &str, list: &[SubCondition]| {
+                for entry in list {
+                    let SubCondition {
+                        type_,
+                        reason,
+                        message,
+                        ..
+                    } = entry;
+                    let _ = writeln!(text, "{kind} {type_} {reason}: {message}");
+                }
+            };
+            lines(&mut text, "error", &condition.errors);
+            lines(&mut text, "warning", &condition.warnings);
+        }
+        text
+    }
+}
+
+fn line(route: &Route) -> String {
+    let mut text = match &route.matches.path {
+        PathMatch::Exact(path) => format!("= {path}"),
+        PathMatch::Regex(pattern) => format!("~ {pattern}"),
+        PathMatch::Prefix(path) => format!("/ {path}"),
+        PathMatch::StartsWith(path) => format!("^ {path}"),
+    };
+    for HeaderMatch { name, value } in &route.matches.headers {
+        let _ = write!(text, " {name}:{}", value_text(value));
+    }
+    for QueryMatch { name, value } in &route.matches.query {
+        let _ = write!(text, " ?{name}={}", value_text(value));
+    }
+    let action = match &route.action {
+        Action::Respond(status) => format!("{status}"),
+        Action::RespondWith(response) => format!("{} {:?}", response.status, response.body),
+        Action::Redirect(redirect) => redirect_text(redirect),
+        Action::Forward(forward) => {
+            let targets = forward.targets.iter().map(|target| {
+                let name = match target.target.cluster() {
+                    Some(key) => key.to_string(),
+                    None => "refused".to_owned(),
+                };
+                match forward.targets.len() {
+                    1 => name,
+                    _ => format!("{name}*{}", target.weight),
+                }
+            });
+            let mut text = targets.collect::<Vec<_>>().join(" + ");
+            for mirror in &forward.mirrors {
+                let share = mirror.share.map_or(100, |share| share.0 / 10_000);
+                let _ = write!(text, ", {share}% to {}", mirror.cluster);
+            }
+            if let Some(path) = &forward.path_rewrite {
+                let _ = write!(text, " as {}", path_text(path));
+            }
+            text
+        }
+    };
+    format!("{text} -> {action}")
+}
+
+fn value_text(value: &ValueMatch) -> String {
+    match value {
+        ValueMatch::Exact(text) => text.clone(),
+        ValueMatch::Regex(text) => format!("~{text}"),
+        ValueMatch::Present => "*".to_owned(),
+        ValueMatch::Absent => "-".to_owned(),
+        ValueMatch::Text(text) => {
+            let case = if text.ignore_case { "(i)" } else { "" };
+            format!("{:?}({}){case}", text.position, text.text)
+        }
+        ValueMatch::Not(value) => format!("!{}", value_text(value)),
+        ValueMatch::NotOrAbsent(value) => format!("!-{}", value_text(value)),
+    }
+}
+
+fn redirect_text(redirect: &Redirect) -> String {
+    let scheme = redirect.scheme.as_deref().unwrap_or("same");
+    let host = redirect.hostname.as_deref().unwrap_or("same");
+    let port = match redirect.port {
+        RedirectPort::Exact(port) => format!(":{port}"),
+        RedirectPort::OfScheme => String::new(),
+        RedirectPort::OfListener => ":same".to_owned(),
+    };
+    let path = redirect.path.as_ref().map_or_else(String::new, path_text);
+    format!("{} {scheme}://{host}{port}{path}", redirect.status)
+}
+
+fn path_text(path: &PathRewrite) -> String {
+    match path {
+        PathRewrite::Full(path) => format!("={path}"),
+        PathRewrite::Prefix(path) | PathRewrite::Text(path) => path.clone(),
+    }
+}

@@ -1,0 +1,192 @@
+//! Trees that are too large, and what they leave to others.
+
+use super::super::testing::World;
+
+/// A chain of HTTPProxies, each of which includes the next one twice, with conditions `/a` and `/b` and this one.
+fn doubling(world: &mut World, name: &str, depth: usize, condition: &str) {
+    for n in 0..depth {
+        let include = |prefix: &str| {
+            let next = n + 1;
+            format!("{{name: {name}{next}, conditions: [{{prefix: {prefix}}}, {condition}]}}")
+        };
+        let spec = format!("includes: [{}, {}]", include("/a"), include("/b"));
+        world.proxy(
+            &format!("{name}{n}"),
+            &spec.replace("HEADER", &format!("x-{n}")),
+        );
+    }
+}
+
+fn root(includes: &str) -> String {
+    format!("{{virtualhost: {{fqdn: a.com}}, includes: [{includes}]}}")
+}
+
+const ROUTE: &str = "routes: [{services: [{name: one, port: 80}]}]";
+
+#[test]
+fn an_include_that_is_too_large_leaves_the_others_their_share() {
+    let mut world = World::with(&[("child", ROUTE)]);
+    doubling(&mut world, "d", 30, "{header: {name: x, present: true}}");
+    world.proxy(
+        "root",
+        &root(
+            "{name: d0, conditions: [{prefix: /wide}]}, {name: child, conditions: [{prefix: /c}]}",
+        ),
+    );
+    let routes = world.routes(80, "a.com");
+    assert!(routes.contains("^ /c -> shop/one:80\n"));
+    // A dead end takes the place of the rest.
+    assert!(routes.contains("^ /wide -> 502\n"));
+    assert_eq!(world.status("child"), "valid\n");
+    let status = world.status("d0");
+    assert!(status.contains("at most 16384 inclusions"), "{status}");
+}
+
+#[test]
+fn inclusions_that_contradict_each_other_count() {
+    let header = |value: &str| format!("{{header: {{name: x, exact: {value}}}}}");
+    let leaves: String = (0..1_000)
+        .map(|n| {
+            format!(
+                "{{name: leaf, conditions: [{{prefix: /{n}}}, {}]}}, ",
+                header("b")
+            )
+        })
+        .collect();
+    let children: String = (0..20)
+        .map(|n| {
+            format!(
+                "{{name: child, conditions: [{{prefix: /{n}}}, {}]}}, ",
+                header("a")
+            )
+        })
+        .collect();
+    let world = World::with(&[
+        ("leaf", ROUTE),
+        ("child", &format!("includes: [{leaves}]")),
+        ("root", &root(&children)),
+    ]);
+    let status = world.status("child");
+    assert!(status.contains("header x: several conditions"), "{status}");
+    // Each child has a share of 819, so it has a dead end too.
+    let routes = world.routes(80, "a.com");
+    assert!(routes.contains("^ /0 x:a -> 502\n"), "{routes}");
+}
+
+#[test]
+fn the_memory_of_a_tree_is_bounded() {
+    let long = "a".repeat(4_000);
+    let condition = format!("{{header: {{name: HEADER, contains: {long}}}}}");
+    let mut world = World::with(&[("d12", ROUTE), ("child", ROUTE)]);
+    doubling(&mut world, "d", 12, &condition);
+    world.proxy(
+        "root",
+        &root("{name: d0, conditions: [{prefix: /d}]}, {name: child, conditions: [{prefix: /c}]}"),
+    );
+    let routes = world.routes(80, "a.com");
+    assert!(routes.len() < 16 * 1024 * 1024, "{}", routes.len());
+    assert!(routes.contains("^ /c -> shop/one:80\n"));
+    let status = world.status("d3");
+    let error = "at most 16777216 bytes of routes and conditions";
+    assert!(
+        status.contains(error) || world.status("d10").contains(error),
+        "{status}"
+    );
+}
+
+#[test]
+fn routes_are_not_repeated_without_limit() {
+    let long = "a".repeat(4_000);
+    let headers: String = (0..100)
+        .map(|n| format!("{{name: x-{n}, value: {long}}}, "))
+        .collect();
+    let route = format!(
+        "routes: [{{services: [{{name: one, port: 80}}], requestHeadersPolicy: {{set: [{headers}]}}}}]"
+    );
+    let includes: String = (0..100)
+        .map(|n| format!("{{name: large, conditions: [{{prefix: /{n}}}]}}, "))
+        .collect();
+    let world = World::with(&[("large", &route), ("root", &root(&includes))]);
+    let routes = world.routes(80, "a.com");
+    let count = |action: &str| routes.lines().filter(|line| line.ends_with(action)).count();
+    assert_eq!((count("-> shop/one:80"), count("-> 502")), (31, 69),);
+    assert!(
+        world
+            .status("root")
+            .contains("bytes of routes and conditions")
+    );
+}
+
+#[test]
+fn conditions_that_are_too_many_or_too_long_answer_503_at_those_around_them() {
+    let present = |list: &str| -> String {
+        (0..32)
+            .map(|n| format!("{{header: {{name: {list}-{n}, present: true}}}}, "))
+            .collect()
+    };
+    let include = |next: &str, list: &str, prefix: &str| {
+        let list = match list {
+            "" => String::new(),
+            list => present(list).replacen(
+                &format!("{{header: {{name: {list}-0, present: true}}}}, "),
+                "",
+                1,
+            ),
+        };
+        format!("includes: [{{name: {next}, conditions: [{{prefix: {prefix}}}, {list}]}}]")
+    };
+    let path = format!("/{}", "p".repeat(3_000));
+    let world = World::with(&[
+        (
+            "root",
+            &format!(
+                "{{virtualhost: {{fqdn: a.com}}, {}, routes: [{{services: [{{name: one, port: 80}}]}}]}}",
+                include("a", "h", "/h")
+            ),
+        ),
+        ("a", &include("b", "i", "/i")),
+        ("b", &include("c", "j", "/j")),
+        ("c", &include("d", "k", "/k")),
+        (
+            "d",
+            &format!(
+                "routes: [{{conditions: [{{prefix: /l}}, {}], services: [{{name: two, port: 80}}]}}]",
+                present("l")
+            ),
+        ),
+        (
+            "other",
+            &format!(
+                "{{virtualhost: {{fqdn: b.com}}, includes: [{{name: long, conditions: [{{prefix: {path}}}]}}]}}"
+            ),
+        ),
+        (
+            "long",
+            &format!(
+                "routes: [{{conditions: [{{prefix: {path}}}], services: [{{name: two, port: 80}}]}}]"
+            ),
+        ),
+    ]);
+    let routes = world.routes(80, "a.com");
+    let mut lines = routes.lines();
+    let first = lines.next().unwrap_or_default();
+    assert!(first.starts_with("^ /h/i/j/k/l h-1:* "), "{first}");
+    assert!(first.ends_with(" k-31:* -> 503"), "{first}");
+    assert_eq!(lines.next(), Some("/ / -> shop/one:80"));
+    let status = world.status("d");
+    assert!(status.contains("more than 128 conditions"), "{status}");
+    assert_eq!(world.routes(80, "b.com"), format!("^ {path} -> 503\n"));
+}
+
+#[test]
+fn a_warning_says_which_combinations_are_not_checked() {
+    let includes: String = (0..257)
+        .map(|n| format!("{{name: child, conditions: [{{prefix: /{n}}}]}}, "))
+        .collect();
+    let world = World::with(&[("child", ROUTE), ("root", &root(&includes))]);
+    let status = world.status("child");
+    assert!(
+        status.starts_with("valid\nwarning") && status.contains("includes this one 257 times"),
+        "{status}"
+    );
+}

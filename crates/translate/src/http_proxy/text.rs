@@ -1,0 +1,51 @@
+//! Checks of texts.
+
+/// The maximum length of a header's value, and of the text or the expression in a condition, in bytes.
+pub(super) const MAX_TEXT: usize = 4_096;
+
+/// Checks that a text can be in a header's value.
+///
+/// # Errors
+/// Why it can't, as a clause to follow the field.
+pub(super) fn check_value(text: &str) -> Result<(), String> {
+    if text.len() > MAX_TEXT {
+        return Err(format!(
+            "is longer than {MAX_TEXT} bytes; use a shorter text"
+        ));
+    }
+    match has_controls(text) {
+        true => Err(CONTROLS.to_owned()),
+        false => Ok(()),
+    }
+}
+
+/// Why a header's value is invalid.
+pub(super) const CONTROLS: &str =
+    "contains control characters, which are not valid in headers; remove them";
+
+/// Whether a text has control characters.
+pub(super) fn has_controls(text: &str) -> bool {
+    text.bytes().any(|byte| byte.is_ascii_control())
+}
+
+/// Whether a text is a token, such as the name of a header (RFC 9110, 5.6.2).
+pub(super) fn is_token(text: &str) -> bool {
+    let token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    !text.is_empty() && text.bytes().all(token)
+}
+
+/// Whether a text may be the value of a Host header.
+pub(super) fn is_authority(text: &str) -> bool {
+    let valid = |byte: u8| byte.is_ascii_alphanumeric() || b"-._:[]".contains(&byte);
+    !text.is_empty() && text.len() <= 255 && text.bytes().all(valid)
+}
+
+/// Whether a text is an absolute path, without a query.
+pub(super) fn is_path(text: &str) -> bool {
+    let valid = |byte: u8| !byte.is_ascii_control() && !matches!(byte, b' ' | b'?' | b'#');
+    text.starts_with('/') && text.bytes().all(valid)
+}
+
+/// What [`is_path`] expects.
+pub(super) const PATH: &str =
+    "expected a path that starts with / and has no query, fragment, spaces or control characters";

@@ -1,0 +1,71 @@
+//! Fields that aren't supported yet. They fail closed: what they apply to answers 503, and the status says so.
+
+use sesame_api::{HttpProxyRoute, HttpProxyVirtualHost};
+
+use super::findings::{About, Findings};
+
+/// The end of all messages.
+const LATER: &str = "is not supported yet; until it is, or the field is removed, requests get 503";
+
+/// Refuses unsupported fields of a host, which affect all its routes.
+pub(super) fn of_host(field: &str, host: &HttpProxyVirtualHost, findings: &mut Findings) {
+    let tls = host.tls.as_deref();
+    let global = host.rate_limit_policy.as_deref();
+    for (used, type_, name) in [
+        (host.authorization.is_some(), "AuthError", "authorization"),
+        (
+            !host.jwt_providers.is_empty(),
+            "JWTVerificationError",
+            "jwtProviders",
+        ),
+        (global.is_some(), "VirtualHostError", "rateLimitPolicy"),
+        (
+            tls.is_some_and(|tls| tls.client_validation.is_some()),
+            "TLSError",
+            "tls.clientValidation",
+        ),
+        (
+            tls.is_some_and(|tls| tls.enable_fallback_certificate),
+            "TLSError",
+            "tls.enableFallbackCertificate",
+        ),
+    ] {
+        refuse(used, type_, &format!("{field}.{name}"), findings);
+    }
+}
+
+/// Refuses unsupported fields of a route.
+pub(super) fn of_route(field: &str, route: &HttpProxyRoute, findings: &mut Findings) {
+    let rate = route.rate_limit_policy.as_deref();
+    for (used, type_, name) in [
+        (route.auth_policy.is_some(), "AuthError", "authPolicy"),
+        (
+            route.jwt_verification_policy.is_some(),
+            "JWTVerificationError",
+            "jwtVerificationPolicy",
+        ),
+        (
+            rate.is_some_and(|rate| rate.global.is_some()),
+            "RouteError",
+            "rateLimitPolicy.global",
+        ),
+        (
+            !route.cookie_rewrite_policies.is_empty(),
+            "RouteError",
+            "cookieRewritePolicies",
+        ),
+    ] {
+        refuse(used, type_, &format!("{field}.{name}"), findings);
+    }
+    for (index, service) in route.services.iter().enumerate() {
+        let used = !service.cookie_rewrite_policies.is_empty();
+        let field = format!("{field}.services[{index}].cookieRewritePolicies");
+        refuse(used, "ServiceError", &field, findings);
+    }
+}
+
+fn refuse(used: bool, type_: &'static str, field: &str, findings: &mut Findings) {
+    if used {
+        findings.refuse(About(type_, "Unsupported"), field, LATER);
+    }
+}

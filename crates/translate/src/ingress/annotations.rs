@@ -1,0 +1,165 @@
+//! The annotations of an Ingress, except its class and the namespace of its certificates.
+
+use std::time::Duration;
+
+use sesame_api::{Ingress, RetryOn};
+use sesame_model::{Retry, TlsVersion, TlsVersions};
+
+use crate::problem::Notices;
+use crate::shared::durations::{self, Limit};
+
+const NUM_RETRIES: &str = "projectsesame.io/num-retries";
+const RETRY_ON: &str = "projectsesame.io/retry-on";
+const PER_TRY_TIMEOUT: &str = "projectsesame.io/per-try-timeout";
+const RESPONSE_TIMEOUT: &str = "projectsesame.io/response-timeout";
+/// The old name of [`RESPONSE_TIMEOUT`].
+const REQUEST_TIMEOUT: &str = "projectsesame.io/request-timeout";
+const TLS_MIN: &str = "projectsesame.io/tls-minimum-protocol-version";
+const TLS_MAX: &str = "projectsesame.io/tls-maximum-protocol-version";
+pub(super) const FORCE_SSL_REDIRECT: &str = "ingress.kubernetes.io/force-ssl-redirect";
+pub(super) const ALLOW_HTTP: &str = "kubernetes.io/ingress.allow-http";
+
+/// What the annotations say about all routes of an Ingress.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct RouteOptions {
+    /// The limit on the whole request; zero for no limit.
+    pub(super) timeout: Option<Duration>,
+    /// The limit on each try.
+    pub(super) try_timeout: Option<Duration>,
+    /// Retries.
+    pub(super) retry: Option<Retry>,
+}
+
+/// The requests without TLS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PlainHttp {
+    /// They are served.
+    Served,
+    /// They are redirected to HTTPS.
+    Redirected,
+    /// They get no routes of this Ingress.
+    Refused,
+}
+
+/// What happens to requests without TLS.
+pub(super) fn plain_http(ingress: &Ingress) -> PlainHttp {
+    let is = |name, value| get(ingress, name) == Some(value);
+    if is(FORCE_SSL_REDIRECT, "true") {
+        PlainHttp::Redirected
+    } else if is(ALLOW_HTTP, "false") {
+        PlainHttp::Refused
+    } else {
+        PlainHttp::Served
+    }
+}
+
+/// The versions of TLS.
+pub(super) fn versions(ingress: &Ingress, notices: &mut Notices) -> Option<TlsVersions> {
+    let mut version = |name| match get(ingress, name)? {
+        "1.2" => Some(TlsVersion::V1_2),
+        "1.3" => Some(TlsVersion::V1_3),
+        other => {
+            let message = format!("{other:?} is not supported; use \"1.2\" or \"1.3\"");
+            notices.warning(field(name), message);
+            None
+        }
+    };
+    let (min, max) = (version(TLS_MIN), version(TLS_MAX));
+    if min.is_none() && max.is_none() {
+        return None;
+    }
+    let min = min.unwrap_or(TlsVersion::V1_2);
+    let max = max.unwrap_or(TlsVersion::V1_3);
+    if max < min {
+        let message = "is older than the minimum, and ignored; remove it";
+        notices.warning(field(TLS_MAX), message);
+    }
+    Some(TlsVersions {
+        min,
+        max: max.max(min),
+    })
+}
+
+/// Timeouts and retries.
+pub(super) fn route_options(ingress: &Ingress, notices: &mut Notices) -> RouteOptions {
+    let mut limit = |name| match durations::read_limit(get(ingress, name)?) {
+        Some(limit) => Some(limit),
+        None => {
+            let message = format!("is not a valid duration; {}", durations::EXPECTED);
+            notices.warning(field(name), message);
+            None
+        }
+    };
+    let response = limit(RESPONSE_TIMEOUT).or_else(|| limit(REQUEST_TIMEOUT));
+    let each_try = limit(PER_TRY_TIMEOUT);
+    let retry = retry(ingress, notices);
+    if retry.is_none() {
+        for name in [NUM_RETRIES, PER_TRY_TIMEOUT] {
+            if get(ingress, name).is_some_and(|text| text != "-1") {
+                let message = format!("has no effect without annotation {RETRY_ON}");
+                notices.warning(field(name), message);
+            }
+        }
+    }
+    RouteOptions {
+        timeout: match response {
+            Some(Limit::After(duration)) => Some(duration),
+            Some(Limit::Infinite) => Some(Duration::ZERO),
+            Some(Limit::Default) | None => None,
+        },
+        try_timeout: match each_try {
+            Some(Limit::After(duration)) if retry.is_some() => Some(duration),
+            _ => None,
+        },
+        retry,
+    }
+}
+
+fn retry(ingress: &Ingress, notices: &mut Notices) -> Option<Retry> {
+    let list = get(ingress, RETRY_ON)?;
+    let mut on = Vec::new();
+    for name in list.split(',').map(str::trim) {
+        match name {
+            "" => {}
+            name if RetryOn::KNOWN.contains(&name) => on.push(name.to_owned()),
+            unknown => {
+                let known = RetryOn::KNOWN.join(", ");
+                let message = format!("unknown condition {unknown:?}, ignored; use {known}");
+                notices.warning(field(RETRY_ON), message);
+            }
+        }
+    }
+    on.sort();
+    on.dedup();
+    let attempts = match get(ingress, NUM_RETRIES).map(str::parse::<i64>) {
+        None | Some(Ok(0)) => 1,
+        Some(Ok(-1)) => return None,
+        Some(Ok(number)) if u32::try_from(number).is_ok() => u32::try_from(number).unwrap_or(1),
+        Some(_) => {
+            let message = "is not a number of retries, or -1 for none; there is one retry";
+            notices.warning(field(NUM_RETRIES), message);
+            1
+        }
+    };
+    // Without a known condition, the default ones would apply.
+    (!on.is_empty()).then_some(Retry {
+        attempts,
+        on,
+        codes: Vec::new(),
+        backoff: None,
+    })
+}
+
+/// The value of an annotation, if it isn't empty.
+fn get<'a>(ingress: &'a Ingress, name: &str) -> Option<&'a str> {
+    let text = ingress.meta.annotations.get(name)?.trim();
+    (!text.is_empty()).then_some(text)
+}
+
+/// The field of an annotation.
+pub(super) fn field(name: &str) -> String {
+    format!("metadata.annotations[{name}]")
+}
+
+#[cfg(test)]
+mod tests;

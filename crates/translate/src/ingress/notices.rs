@@ -1,0 +1,172 @@
+//! What is wrong with Ingresses.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use sesame_api::{Ingress, Kind, ObjectKey};
+use sesame_engine::{Builder, Reader, Table};
+
+use super::annotations::{self, PlainHttp};
+use super::tls::{self, TlsStages};
+use super::{Read, routes};
+use crate::problem::Notices;
+use crate::settings::Settings;
+use crate::shared::covering::PointsByDomain;
+use crate::shared::default_fleet;
+use crate::shared::delegation::Delegations;
+use crate::shared::hostname;
+use crate::shared::overlaps::{self, ByLoser};
+
+/// The tables that determine notices.
+#[derive(Clone, Copy)]
+pub(super) struct Sources {
+    pub(super) read: Read,
+    pub(super) routes: routes::Sources,
+    pub(super) tls: TlsStages,
+    pub(super) certificates: default_fleet::Sources,
+    pub(super) delegations: Delegations,
+    pub(super) settings: Table<(), Settings>,
+}
+
+/// Declares the notices of Ingresses. Translates them again instead of storing notices with the rules: most have none.
+pub(super) fn stage(
+    b: &mut Builder,
+    sources: Sources,
+    overlaps: ByLoser,
+    points: PointsByDomain,
+) -> Table<ObjectKey, Notices> {
+    let Sources { read, routes, .. } = sources;
+    b.derive("ingress notices", read.ours, move |reader, key| {
+        let ingress = reader.get(routes.ingresses, key)?;
+        let mut notices = Notices::default();
+        routes::translate(reader, routes, key, &ingress, &mut notices);
+        annotations::versions(&ingress, &mut notices);
+        sources.of_tls(reader, points, key, &ingress, &mut notices);
+        for message in overlaps::messages(reader, overlaps, key) {
+            notices.warning("spec.rules", message);
+        }
+        notices.non_empty()
+    })
+}
+
+impl Sources {
+    fn of_tls(
+        self,
+        reader: &mut Reader<'_>,
+        points: PointsByDomain,
+        key: &ObjectKey,
+        ingress: &Ingress,
+        notices: &mut Notices,
+    ) {
+        for (index, tls) in ingress.spec.tls.iter().enumerate() {
+            let field = format!("spec.tls[{index}]");
+            match tls.secret_name.as_deref().unwrap_or_default() {
+                "" => notices.error(format!("{field}.secretName"), "is required"),
+                name if ingress.tls_secret(name).is_none() => {
+                    let message = format!(
+                        "expected the name of a Secret; check it and annotation {}",
+                        Ingress::TLS_NAMESPACE
+                    );
+                    notices.error(format!("{field}.secretName"), message);
+                }
+                _ => {}
+            }
+            if tls.hosts.is_empty() {
+                let message = "is required; only the hosts in this list have TLS";
+                notices.error(format!("{field}.hosts"), message);
+            }
+            for (position, host) in tls.hosts.iter().enumerate() {
+                if let Err(message) = super::host(Some(host)) {
+                    notices.error(format!("{field}.hosts[{position}]"), message);
+                }
+            }
+        }
+        let own = reader.get(self.read.tls, key);
+        let mut reported = BTreeSet::new();
+        let hosts = own.iter().flat_map(|own| &own.hosts);
+        let mut hosts: Vec<_> = hosts.collect();
+        hosts.sort_by_key(|(_, host)| host.index);
+        for (name, host) in hosts {
+            let field = format!("spec.tls[{}]", host.index);
+            let certificate = &host.certificate;
+            let checked = tls::check(
+                reader,
+                self.certificates,
+                self.delegations,
+                certificate,
+                key,
+            );
+            let any_host = own.as_ref().is_some_and(|own| own.any_host);
+            let owner = reader.get(self.tls.owners, name);
+            if let Err(message) = checked {
+                if reported.insert((host.index, certificate)) {
+                    notices.error(format!("{field}.secretName"), message);
+                }
+            } else if !any_host && reader.count(self.tls.by_host, name) == 0 {
+                let message = format!("no rule has host {name}; it is not served");
+                notices.warning(format!("{field}.hosts"), message);
+            } else if let Some(owner) = self.other_owner(reader, points, name) {
+                let (kind, owner) = (owner.kind, owner.namespaced_name());
+                let message = format!("host {name} has the TLS settings of {kind} {owner}");
+                notices.warning(format!("{field}.secretName"), message);
+            } else if let Some(owner) = owner
+                && owner.ingress != *key
+                && owner.termination.certificates != [certificate.clone()]
+            {
+                let owner = owner.ingress.namespaced_name();
+                let message = format!("host {name} has the certificate of Ingress {owner}");
+                notices.warning(format!("{field}.secretName"), message);
+            }
+        }
+        self.without_tls(reader, key, ingress, notices);
+    }
+
+    /// The object of another kind that terminates or forwards the TLS connections of a host. The first owner's listener
+    /// has precedence.
+    fn other_owner(
+        self,
+        reader: &mut Reader<'_>,
+        points: PointsByDomain,
+        host: &Arc<str>,
+    ) -> Option<ObjectKey> {
+        let settings = reader.get(self.settings, &())?;
+        let port = tls::listener(&settings, host).listener.port.clone();
+        let number = port.port;
+        let owners = reader.by(points, &(port, Arc::clone(host)));
+        let first = owners.into_iter().find(|(_, points)| {
+            let mut points = points.serving_on(number);
+            points.any(|point| point.domain == *host && point.protocol.is_tls())
+        });
+        let (owner, _) = first?;
+        (owner.kind != Kind::Ingress).then_some(owner)
+    }
+
+    /// Hosts whose requests are redirected to HTTPS, or refused without it, although they have no TLS.
+    fn without_tls(
+        self,
+        reader: &mut Reader<'_>,
+        key: &ObjectKey,
+        ingress: &Ingress,
+        notices: &mut Notices,
+    ) {
+        let annotation = match annotations::plain_http(ingress) {
+            PlainHttp::Served => return,
+            PlainHttp::Redirected => annotations::FORCE_SSL_REDIRECT,
+            PlainHttp::Refused => annotations::ALLOW_HTTP,
+        };
+        let Some(ours) = reader.get(self.read.ours, key) else {
+            return;
+        };
+        let named = ours.hosts.iter().filter(|host| ***host != *hostname::ANY);
+        let without: Vec<&str> = named
+            .filter(|host| !reader.exists(self.tls.owners, *host))
+            .map(|host| &**host)
+            .collect();
+        if !without.is_empty() {
+            let without = without.join(", ");
+            let message =
+                format!("{without} can't be reached: no certificate in spec.tls is usable for it");
+            notices.warning(annotations::field(annotation), message);
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! The rules of an Ingress, by host. An invalid path doesn't affect others.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use sesame_api::{Ingress, ObjectKey};
+use sesame_engine::{Reader, Table};
+use sesame_model::{
+    Action, ClusterKey, Forward, HeaderChanges, Redirect, RedirectPort, Route, RouteMatch, Target,
+    WeightedTarget,
+};
+
+use super::annotations::{self, PlainHttp, RouteOptions};
+use super::backends;
+use super::tls::IngressTls;
+use super::{Ours, host, paths};
+use crate::problem::{FieldError, Notices};
+use crate::shared::default_fleet::HTTPS_PORT;
+use crate::shared::hostname;
+use crate::shared::hosts::{self, RankedMatch, RouteRules};
+use crate::shared::precedence::{MatchRank, Seniority, Source};
+use crate::shared::services::RoutedBackend;
+use crate::shared::wildcards;
+
+/// The status for requests without a backend.
+const NO_BACKEND: u16 = 503;
+
+/// The tables needed to build routes.
+#[derive(Clone, Copy)]
+pub(super) struct Sources {
+    pub(super) ingresses: Table<ObjectKey, Ingress>,
+    pub(super) ours: Table<ObjectKey, Ours>,
+    pub(super) backends: Table<ClusterKey, RoutedBackend>,
+    pub(super) tls: Table<ObjectKey, IngressTls>,
+}
+
+/// The rules for each host, and for the hosts of [`wildcard_key`].
+pub(super) fn rules(
+    reader: &mut Reader<'_>,
+    sources: Sources,
+    key: &ObjectKey,
+) -> Vec<(ObjectKey, RouteRules)> {
+    let Some(ingress) = reader.get(sources.ingresses, key) else {
+        return Vec::new();
+    };
+    let mut notices = Notices::default();
+    let hosts = translate(reader, sources, key, &ingress, &mut notices);
+    let tls = reader.get(sources.tls, key);
+    let names = tls.iter().flat_map(|tls| tls.hosts.keys());
+    let wildcards = names.filter(|host| host.starts_with('*'));
+    let of_default = hosts.get(hostname::ANY);
+    let wildcards = wildcards.zip(std::iter::repeat(of_default));
+    let wildcards = wildcards.filter_map(|(host, matches)| {
+        let matches = matches?.iter().map(|entry| within(host, entry));
+        Some((wildcard_key(key, host), matches.collect()))
+    });
+    let wildcards: Vec<_> = wildcards.collect();
+    let hosts = hosts.into_iter();
+    let hosts = hosts.map(|(host, matches)| (hosts::row_key(key, &host), matches));
+    let rows = hosts.chain(wildcards).map(|(row, matches)| {
+        let rules = RouteRules {
+            seniority: Seniority::of(Source::Ingress, &ingress.meta),
+            matches,
+            refused: None,
+            partially_invalid: None,
+            unresolved: None,
+        };
+        (row, rules)
+    });
+    rows.collect()
+}
+
+/// The key of the rows that apply an Ingress's rules for all hosts to one of its wildcard hosts with TLS.
+pub(super) fn wildcard_key(ingress: &ObjectKey, host: &str) -> ObjectKey {
+    hosts::row_key(ingress, &format!("{} {host}", hostname::ANY))
+}
+
+/// A match for all hosts, limited to a wildcard host.
+fn within(host: &str, entry: &RankedMatch) -> RankedMatch {
+    let limited = |route: &Arc<Route>| {
+        let mut route = Route::clone(route);
+        route.matches.headers.extend(wildcards::one_label(host));
+        Arc::new(route)
+    };
+    RankedMatch {
+        routes: entry.routes.iter().map(limited).collect(),
+        without_tls: entry.without_tls.as_ref().map(limited),
+        ..entry.clone()
+    }
+}
+
+/// The matches for each host.
+pub(super) fn translate(
+    reader: &mut Reader<'_>,
+    sources: Sources,
+    key: &ObjectKey,
+    ingress: &Ingress,
+    notices: &mut Notices,
+) -> BTreeMap<Arc<str>, Vec<RankedMatch>> {
+    let Some(ours) = reader.get(sources.ours, key) else {
+        return BTreeMap::new();
+    };
+    let options = annotations::route_options(ingress, notices);
+    let redirected = annotations::plain_http(ingress) == PlainHttp::Redirected;
+    // In the order of places.
+    let mut actions = Vec::with_capacity(ours.backends.len());
+    for ((place, _), backend) in backends::all(ingress).zip(&ours.backends) {
+        let resolved = backends::resolve(reader, sources.backends, place, backend);
+        actions.push(match resolved {
+            Ok((cluster, session)) => {
+                let target = WeightedTarget {
+                    target: Target::Cluster(cluster),
+                    weight: 1,
+                    request_headers: HeaderChanges::default(),
+                    response_headers: HeaderChanges::default(),
+                    host_rewrite: None,
+                    session,
+                };
+                forward(target, &options)
+            }
+            Err(error) => {
+                if let Some(FieldError { field, message }) = error {
+                    notices.error(field, message);
+                }
+                Action::Respond(NO_BACKEND)
+            }
+        });
+    }
+    let default = ingress.spec.default_backend.as_ref();
+    let default = default.and_then(|_| actions.last().cloned());
+    let mut actions = actions.into_iter();
+    let mut hosts: BTreeMap<Arc<str>, Vec<RankedMatch>> = BTreeMap::new();
+    for (index, rule) in ingress.spec.rules.iter().enumerate() {
+        let sources = rule.http.iter().flat_map(|http| &http.paths);
+        // Takes the actions of invalid paths too.
+        let sources: Vec<_> = sources.zip(actions.by_ref()).collect();
+        let domain = match host(rule.host.as_ref()) {
+            Ok(domain) => domain,
+            Err(message) => {
+                notices.error(format!("spec.rules[{index}].host"), message);
+                continue;
+            }
+        };
+        if sources.is_empty() {
+            let action = default.clone().unwrap_or_else(|| {
+                let message = "has neither paths nor a default backend; add one of them";
+                notices.error(format!("spec.rules[{index}]"), message);
+                Action::Respond(NO_BACKEND)
+            });
+            let requests = paths::requests(paths::all());
+            let rank = MatchRank::of_default();
+            let entry = entry(&domain, rank, (index, 0), requests, action, redirected);
+            hosts.entry(domain).or_default().push(entry);
+            continue;
+        }
+        for (position, (source, action)) in sources.into_iter().enumerate() {
+            match paths::read(source) {
+                Ok(path) => {
+                    let requests = paths::requests(path);
+                    let rank = MatchRank::of(&requests);
+                    let order = (index, position);
+                    let entry = entry(&domain, rank, order, requests, action, redirected);
+                    hosts.entry(Arc::clone(&domain)).or_default().push(entry);
+                }
+                Err(message) => {
+                    let field = format!("spec.rules[{index}].http.paths[{position}].path");
+                    notices.error(field, message);
+                }
+            }
+        }
+    }
+    if let Some(action) = default {
+        let requests = paths::requests(paths::all());
+        let order = (ingress.spec.rules.len(), 0);
+        let rank = MatchRank::of_default();
+        let entry = entry(hostname::ANY, rank, order, requests, action, redirected);
+        hosts.entry(hostname::ANY.into()).or_default().push(entry);
+    }
+    hosts
+}
+
+fn entry(
+    domain: &str,
+    rank: MatchRank,
+    order: (usize, usize),
+    mut requests: RouteMatch,
+    action: Action,
+    redirected: bool,
+) -> RankedMatch {
+    requests.headers.extend(wildcards::one_label(domain));
+    let without_tls = redirected.then(|| {
+        let redirect = Redirect {
+            scheme: Some("https".to_owned()),
+            hostname: None,
+            port: RedirectPort::Exact(HTTPS_PORT.number),
+            path: None,
+            status: 301,
+        };
+        let action = Action::Redirect(Box::new(redirect));
+        Arc::new(route(requests.clone(), action))
+    });
+    RankedMatch {
+        rank,
+        order,
+        routes: Box::new([Arc::new(route(requests, action))]),
+        without_tls,
+    }
+}
+
+fn route(matches: RouteMatch, action: Action) -> Route {
+    Route {
+        matches,
+        action,
+        request_headers: HeaderChanges::default(),
+        response_headers: HeaderChanges::default(),
+        cors: None,
+        session: None,
+        auth: None,
+        policy: None,
+    }
+}
+
+fn forward(target: WeightedTarget, options: &RouteOptions) -> Action {
+    Action::Forward(Box::new(Forward {
+        targets: vec![target],
+        refused_status: NO_BACKEND,
+        path_rewrite: None,
+        host_rewrite: None,
+        mirrors: Vec::new(),
+        timeout: options.timeout,
+        try_timeout: options.try_timeout,
+        retry: options.retry.clone().map(Box::new),
+        options: None,
+    }))
+}

@@ -1,0 +1,207 @@
+//! The hosts with TLS: each is a listener, with the certificate of the oldest Ingress that has a usable one for it.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::sync::Arc;
+
+use sesame_api::{Ingress, Kind, ObjectKey};
+use sesame_engine::{Builder, Index, Reader, Table};
+use sesame_model::{CertificateKey, Termination, TlsVersions};
+
+use super::{Ours, Read, annotations};
+use crate::inputs::Inputs;
+use crate::problem::Notices;
+use crate::settings::Settings;
+use crate::shared::certificates::CertificateState;
+use crate::shared::default_fleet::{self, Sources};
+use crate::shared::delegation::{self, Delegations};
+use crate::shared::hostname;
+use crate::shared::listeners::{AttachPoints, ListenerPoint, Protocol};
+use crate::shared::ports::Terminations;
+use crate::shared::precedence::{Seniority, Source};
+
+/// The certificates of an Ingress's hosts.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct IngressTls {
+    /// The order among Ingresses with a certificate for a host.
+    seniority: Seniority,
+    /// The versions of TLS; `None` for the default.
+    versions: Option<TlsVersions>,
+    /// Whether it serves requests for all hosts, and so those of all of its hosts with TLS.
+    pub(super) any_host: bool,
+    /// The certificate of each host. Never empty.
+    pub(super) hosts: BTreeMap<Arc<str>, TlsHost>,
+}
+
+/// The certificate of a host.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct TlsHost {
+    pub(super) certificate: CertificateKey,
+    /// Its index in `spec.tls`.
+    pub(super) index: usize,
+}
+
+impl IngressTls {
+    /// The certificates, permitted or not.
+    pub(super) fn certificates(&self) -> Vec<CertificateKey> {
+        let hosts = self.hosts.values();
+        hosts.map(|host| host.certificate.clone()).collect()
+    }
+}
+
+/// The Ingress that terminates the TLS connections of a host, and how.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct TlsOwner {
+    pub(super) ingress: ObjectKey,
+    pub(super) termination: Arc<Termination>,
+}
+
+/// The tables of hosts with TLS.
+#[derive(Clone, Copy)]
+pub(super) struct TlsStages {
+    /// The owner of each host.
+    pub(super) owners: Table<Arc<str>, TlsOwner>,
+    /// Ingresses by the hosts that they have rules for.
+    pub(super) by_host: Index<ObjectKey, Ours, Arc<str>>,
+    /// The listeners, each by [`listener_owner`].
+    pub(super) points: Table<ObjectKey, AttachPoints>,
+    /// How they terminate TLS.
+    pub(super) terminations: Table<ObjectKey, Terminations>,
+}
+
+/// The certificates of an Ingress; `None` if it has none.
+pub(super) fn read(ingress: &Ingress) -> Option<IngressTls> {
+    let mut hosts = BTreeMap::new();
+    for (index, tls) in ingress.spec.tls.iter().enumerate() {
+        let name = tls.secret_name.as_deref();
+        let Some(secret) = name.and_then(|name| ingress.tls_secret(name)) else {
+            continue;
+        };
+        let valid = tls
+            .hosts
+            .iter()
+            .filter(|host| sesame_api::is_hostname(host));
+        for host in valid {
+            let Entry::Vacant(entry) = hosts.entry(Arc::clone(host)) else {
+                continue;
+            };
+            entry.insert(TlsHost {
+                certificate: CertificateKey {
+                    namespace: Arc::clone(&secret.namespace),
+                    name: Arc::clone(&secret.name),
+                },
+                index,
+            });
+        }
+    }
+    (!hosts.is_empty()).then(|| IngressTls {
+        seniority: Seniority::of(Source::Ingress, &ingress.meta),
+        versions: annotations::versions(ingress, &mut Notices::default()),
+        any_host: super::hosts(ingress).contains(hostname::ANY),
+        hosts,
+    })
+}
+
+/// Declares the listeners of hosts with TLS.
+pub(super) fn stages(b: &mut Builder, inputs: &Inputs, read: Read, sources: Sources) -> TlsStages {
+    let settings = inputs.settings;
+    let delegations = inputs.delegations_by_namespace;
+    let by_host = b.index(read.ours, "ingresses by host", |_, ours| {
+        ours.hosts.to_vec()
+    });
+    let by_tls_host = b.index(read.tls, "ingresses by tls host", |_, tls| {
+        tls.hosts.keys().cloned().collect()
+    });
+    let owners = b.derive(
+        "ingress tls host",
+        by_tls_host,
+        move |reader, host: &Arc<str>| {
+            let mut candidates = reader.by(by_tls_host, host);
+            candidates.sort_by(|(_, a), (_, b)| a.seniority.cmp(&b.seniority));
+            let has_rules = reader.count(by_host, host) > 0;
+            candidates.into_iter().find_map(|(ingress, tls)| {
+                // A listener without routes would take the requests of a wildcard host.
+                let serves = has_rules || tls.any_host;
+                let certificate = &tls.hosts.get(host)?.certificate;
+                let usable =
+                    serves && check(reader, sources, delegations, certificate, &ingress).is_ok();
+                usable.then(|| TlsOwner {
+                    termination: Arc::new(Termination {
+                        certificates: vec![certificate.clone()],
+                        clients: None,
+                        versions: tls.versions,
+                    }),
+                    ingress,
+                })
+            })
+        },
+    );
+    let points = b.derive_many("ingress points", owners, move |reader, host: &Arc<str>| {
+        let settings = reader.get(settings, &());
+        let exists = reader.exists(owners, host);
+        let point = settings.filter(|_| exists).map(|settings| {
+            let listeners = vec![listener(&settings, host)];
+            let points = default_fleet::attach_points(&settings, listeners);
+            (listener_owner(host), points)
+        });
+        Vec::from_iter(point)
+    });
+    let terminations = b.derive_many("ingress terminations", owners, move |reader, host| {
+        let owner = reader.get(owners, host);
+        let row = owner.map(|owner| {
+            let termination = Arc::clone(&owner.termination);
+            let terminations = Terminations::from([(Arc::clone(host), termination)]);
+            (listener_owner(host), terminations)
+        });
+        Vec::from_iter(row)
+    });
+    TlsStages {
+        owners,
+        by_host,
+        points,
+        terminations,
+    }
+}
+
+/// The owner of a host's listener. It doesn't depend on whose certificate is used, so that routes don't either.
+fn listener_owner(host: &Arc<str>) -> ObjectKey {
+    ObjectKey::new(Kind::Ingress, "", Arc::clone(host))
+}
+
+/// The listener of a host with TLS.
+pub(super) fn listener(settings: &Settings, host: &Arc<str>) -> ListenerPoint {
+    default_fleet::tls_listener(
+        settings,
+        &listener_owner(host),
+        host,
+        Protocol::Https,
+        false,
+    )
+}
+
+/// Checks that an Ingress may use a certificate, and that it is valid.
+///
+/// # Errors
+/// Why it can't be used, and how to fix that.
+pub(super) fn check(
+    reader: &mut Reader<'_>,
+    sources: Sources,
+    delegations: Delegations,
+    certificate: &CertificateKey,
+    ingress: &ObjectKey,
+) -> Result<(), String> {
+    let own = &ingress.namespace;
+    if !delegation::permitted(reader, delegations, certificate, own) {
+        let CertificateKey { namespace, name } = certificate;
+        return Err(format!(
+            "no TLSCertificateDelegation in namespace {namespace} lets namespace {own} use Secret {name}"
+        ));
+    }
+    match reader.get(sources.certificates, certificate).as_deref() {
+        Some(CertificateState::Valid { .. }) => Ok(()),
+        Some(CertificateState::Invalid(reason)) => Err(format!("Secret {certificate} {reason}")),
+        Some(CertificateState::Missing) | None => {
+            Err(format!("Secret {certificate} does not exist"))
+        }
+    }
+}

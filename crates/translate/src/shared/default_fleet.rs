@@ -1,0 +1,326 @@
+//! The fleet and the listeners of objects without a Gateway: Ingresses and HTTPProxies.
+//!
+//! In: what each source of such objects contributes. Out: the same in the tables that all sources share. All these objects
+//! share one HTTP listener; each host with TLS is a listener of the object that owns it. The fleet exists while an object
+//! uses it.
+
+use std::sync::Arc;
+
+use sesame_api::{Kind, LoadBalancerIngress, LoadBalancerStatus, ObjectKey};
+use sesame_engine::{Builder, Index, Keys, Reader, Table};
+use sesame_model::{
+    CertificateKey, ClusterKey, FleetAddress, FleetId, FleetRequest, ListenerKey, Port,
+};
+
+use crate::inputs::Inputs;
+use crate::settings::{INGRESS_CLASS, Settings};
+use crate::shared::authorities::AuthorityState;
+use crate::shared::certificates::CertificateState;
+use crate::shared::connections::Backends;
+use crate::shared::hostname;
+use crate::shared::hosts::{Attachments, RouteRules};
+use crate::shared::listeners::{
+    AllowedNamespaces, AttachPoints, ListenerId, ListenerPoint, ListenerRef, Protocol,
+};
+use crate::shared::ports::Terminations;
+use crate::shared::services::RoutedBackend;
+
+/// The port of the HTTP listener.
+pub(crate) const HTTP_PORT: Port = Port::tcp(80);
+
+/// The port of all listeners with TLS.
+pub(crate) const HTTPS_PORT: Port = Port::tcp(443);
+
+/// What a source contributes, by object.
+#[derive(Clone, Copy)]
+pub(crate) struct Contribution {
+    /// The listeners of hosts with TLS, from [`tls_listener`]. At most one object has a listener for a host.
+    pub(crate) points: Table<ObjectKey, AttachPoints>,
+    /// How these terminate TLS.
+    pub(crate) terminations: Table<ObjectKey, Terminations>,
+    /// Rules.
+    pub(crate) rules: Table<ObjectKey, RouteRules>,
+    /// The hosts that the rules apply to, and those whose connections are forwarded.
+    pub(crate) attachments: Table<ObjectKey, Attachments>,
+    /// The backends of forwarded connections.
+    pub(crate) backends: Table<ObjectKey, Backends>,
+    /// Its objects of our classes, from [`users`]. The fleet exists while there is one, valid or not: a mistake must not
+    /// cost the fleet its address.
+    pub(crate) users: Keys<ObjectKey>,
+}
+
+/// The tables that sources read.
+#[derive(Clone, Copy)]
+pub(crate) struct Sources {
+    /// The HTTP listener.
+    pub(crate) listener: Table<(), ListenerRef>,
+    /// Backends by cluster; a row exists if an object refers to the cluster.
+    pub(crate) backends: Table<ClusterKey, RoutedBackend>,
+    /// Certificates that objects refer to.
+    pub(crate) certificates: Table<CertificateKey, CertificateState>,
+    /// Objects with CA certificates that objects refer to.
+    pub(crate) authorities: Table<ObjectKey, AuthorityState>,
+}
+
+/// What all sources contribute.
+#[derive(Clone, Copy)]
+pub(crate) struct DefaultFleet {
+    /// All listeners.
+    pub(crate) points: Table<ObjectKey, AttachPoints>,
+    /// The fleet, by the owner of its HTTP listener.
+    pub(crate) requests: Table<ObjectKey, (FleetId, FleetRequest)>,
+    /// The ports that Gateways use for other protocols, as a sentence.
+    pub(crate) conflicts: Table<FleetId, String>,
+}
+
+/// The owner of the HTTP listener: the ingress class, whether or not it exists.
+fn owner() -> ObjectKey {
+    ObjectKey::new(Kind::IngressClass, "", INGRESS_CLASS)
+}
+
+/// The users of the default fleet in a table.
+pub(crate) fn users<T: PartialEq + Send + Sync + 'static>(
+    b: &mut Builder,
+    name: &'static str,
+    ours: Table<ObjectKey, T>,
+) -> Keys<ObjectKey> {
+    b.index(ours, name, |_, _| vec![owner()]).into()
+}
+
+/// Declares the HTTP listener of the default fleet, which objects share.
+pub(crate) fn http_listener(b: &mut Builder, inputs: &Inputs) -> Table<(), ListenerRef> {
+    let settings = inputs.settings;
+    b.derive("default listener", settings, move |reader, ()| {
+        let fleet = reader.get(settings, &())?.default_fleet();
+        let port = ListenerKey {
+            fleet,
+            port: HTTP_PORT,
+        };
+        Some(ListenerRef {
+            id: ListenerId {
+                owner: owner(),
+                name: "http".into(),
+            },
+            table: Protocol::Http.table(&port),
+            port,
+        })
+    })
+}
+
+/// The listener of a host with TLS: `Protocol::Https` to terminate TLS and serve requests, `Protocol::Tls` to forward
+/// connections, with `passthrough` without terminating TLS.
+pub(crate) fn tls_listener(
+    settings: &Settings,
+    owner: &ObjectKey,
+    domain: &Arc<str>,
+    protocol: Protocol,
+    passthrough: bool,
+) -> ListenerPoint {
+    let port = ListenerKey {
+        fleet: settings.default_fleet(),
+        port: HTTPS_PORT,
+    };
+    point(
+        ListenerRef {
+            id: ListenerId {
+                owner: owner.clone(),
+                name: Arc::clone(domain),
+            },
+            table: protocol.table(&port),
+            port,
+        },
+        protocol,
+        passthrough,
+        domain,
+    )
+}
+
+/// The listeners of an object.
+pub(crate) fn attach_points(settings: &Settings, listeners: Vec<ListenerPoint>) -> AttachPoints {
+    AttachPoints {
+        fleet: settings.default_fleet(),
+        closed: None,
+        listeners,
+    }
+}
+
+fn point(
+    listener: ListenerRef,
+    protocol: Protocol,
+    passthrough: bool,
+    domain: &Arc<str>,
+) -> ListenerPoint {
+    ListenerPoint {
+        listener: Arc::new(listener),
+        protocol,
+        passthrough,
+        domain: Arc::clone(domain),
+        serving: true,
+        kinds: Vec::new(),
+        namespaces: AllowedNamespaces::None,
+        checks: false,
+    }
+}
+
+/// Declares the addresses of the default fleet, for statuses. These read one row instead of the fleet's state, most of
+/// which doesn't affect them.
+pub(crate) fn addresses(b: &mut Builder, inputs: &Inputs) -> Table<(), LoadBalancerStatus> {
+    let inputs = *inputs;
+    b.derive("default addresses", inputs.settings, move |reader, ()| {
+        Some(load_balancer(reader, &inputs))
+    })
+}
+
+fn load_balancer(reader: &mut Reader<'_>, inputs: &Inputs) -> LoadBalancerStatus {
+    let fleet = reader.get(inputs.settings, &());
+    let fleet = fleet.map(|settings| settings.default_fleet());
+    let state = fleet.and_then(|fleet| reader.get(inputs.fleets, &fleet));
+    let addresses = state.iter().flat_map(|state| &state.addresses);
+    let ingress = addresses.map(|address| {
+        let mut ingress = LoadBalancerIngress::default();
+        match address {
+            FleetAddress::Ip(ip) => ingress.ip = Some(ip.to_string()),
+            FleetAddress::Hostname(name) => ingress.hostname = Some(name.clone()),
+        }
+        ingress
+    });
+    LoadBalancerStatus {
+        ingress: ingress.collect(),
+    }
+}
+
+/// Declares the listeners and the fleet. `gateways` are the listeners of Gateways, which take precedence where they
+/// share a fleet, and `listener` is that of [`http_listener`].
+pub(crate) fn stages<const N: usize>(
+    b: &mut Builder,
+    inputs: &Inputs,
+    listener: Table<(), ListenerRef>,
+    gateways: Table<ObjectKey, AttachPoints>,
+    sources: [Contribution; N],
+) -> DefaultFleet {
+    let settings = inputs.settings;
+    let tls = b.union(
+        "tls hosts without gateway",
+        sources.map(|source| source.points),
+    );
+    let users = b.union_keys(
+        "users of the default fleet",
+        sources.map(|source| source.users),
+    );
+    let tls_users = b.index(tls, "tls users of the default fleet", |_, _| vec![owner()]);
+    let with_tls = b.union_keys("default fleet with tls", [tls_users.into()]);
+    let gateway_ports = b.index(gateways, "gateways' listeners by port", |_, points| {
+        points.ports()
+    });
+    let http = b.derive(
+        "http without gateway",
+        users,
+        move |reader, _: &ObjectKey| {
+            let listener = reader.get(listener, &())?;
+            let mut points = point(
+                ListenerRef::clone(&listener),
+                Protocol::Http,
+                false,
+                &hostname::ANY.into(),
+            );
+            let conflicts = conflicts(reader, gateway_ports, &listener.port, Protocol::Http);
+            points.serving = conflicts.is_empty();
+            let settings = reader.get(settings, &())?;
+            Some(attach_points(&settings, vec![points]))
+        },
+    );
+    let https = b.derive("https without gateway", tls, move |reader, key| {
+        let mut points = AttachPoints::clone(&*reader.get(tls, key)?);
+        for point in &mut points.listeners {
+            let port = &point.listener.port;
+            let conflicts = conflicts(reader, gateway_ports, port, point.protocol);
+            point.serving &= conflicts.is_empty();
+        }
+        Some(points)
+    });
+    let requests = b.derive("default fleet", users, move |reader, owner: &ObjectKey| {
+        let settings = reader.get(settings, &())?;
+        let https = settings.in_cluster() || reader.exists(with_tls, owner);
+        let ports = [Some(HTTP_PORT), https.then_some(HTTPS_PORT)];
+        let request = FleetRequest {
+            ports: ports.into_iter().flatten().collect(),
+            ..FleetRequest::new()
+        };
+        Some((settings.default_fleet(), request))
+    });
+    let port_conflicts = b.derive_many(
+        "port conflicts of the default fleet",
+        users,
+        move |reader, owner: &ObjectKey| {
+            let Some(settings) = reader.get(settings, &()) else {
+                return Vec::new();
+            };
+            let fleet = settings.default_fleet();
+            let https = reader.exists(with_tls, owner);
+            let ports = [
+                (HTTP_PORT, Protocol::Http, true),
+                (HTTPS_PORT, Protocol::Https, https),
+            ];
+            let mut messages = Vec::new();
+            for (port, protocol, _) in ports.into_iter().filter(|(.., used)| *used) {
+                let key = ListenerKey {
+                    fleet: fleet.clone(),
+                    port,
+                };
+                if let Some(gateway) = conflicts(reader, gateway_ports, &key, protocol).first() {
+                    messages.push(format!(
+                        "port {port} of Ingresses and HTTPProxies is not served: {} {} uses it for another protocol; \
+                         change that listener's port",
+                        gateway.kind,
+                        gateway.namespaced_name()
+                    ));
+                }
+            }
+            let messages = (!messages.is_empty()).then(|| messages.join("; "));
+            Vec::from_iter(messages.map(|message| (fleet, message)))
+        },
+    );
+    DefaultFleet {
+        conflicts: port_conflicts,
+        points: b.union("attach points without gateway", [http, https]),
+        requests,
+    }
+}
+
+/// The owners of listeners on a port whose protocol can't share it.
+fn conflicts(
+    reader: &mut Reader<'_>,
+    gateways: Index<ObjectKey, AttachPoints, ListenerKey>,
+    port: &ListenerKey,
+    protocol: Protocol,
+) -> Vec<ObjectKey> {
+    let owners = reader.by(gateways, port).into_iter();
+    let conflicting = owners.filter(|(_, points)| {
+        let mut points = points.serving_on(port.port);
+        points.any(|point| !point.protocol.shares_port_with(protocol))
+    });
+    conflicting.map(|(owner, _)| owner).collect()
+}
+
+/// Declares the fleets. Where several objects ask for a fleet, it has the ports of all, and is otherwise as Gateways
+/// ask for it.
+pub(crate) fn fleets(
+    b: &mut Builder,
+    gateways: Table<ObjectKey, (FleetId, FleetRequest)>,
+    default: DefaultFleet,
+) -> Table<FleetId, FleetRequest> {
+    let requests = b.union("fleet requests", [gateways, default.requests]);
+    let by_fleet = b.index(requests, "fleet requests by fleet", |_, (fleet, _)| {
+        vec![fleet.clone()]
+    });
+    b.derive("fleet", by_fleet, move |reader, fleet: &FleetId| {
+        // Owners are in the order of kinds, so Gateways come first.
+        let requests = reader.by(by_fleet, fleet);
+        let mut requests = requests.iter().map(|(_, request)| &request.1);
+        let mut merged = requests.next()?.clone();
+        for request in requests {
+            merged.ports.extend(&request.ports);
+        }
+        Some(merged)
+    })
+}

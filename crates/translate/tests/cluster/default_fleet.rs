@@ -1,0 +1,62 @@
+//! The fleet of objects without a Gateway.
+
+use serde_json::{Value, json};
+use sesame_api::Kind;
+use sesame_model::{FleetAddress, FleetId, FleetState};
+use sesame_translate::settings::Mode;
+
+use crate::rig::{Rig, class, gateway, set};
+
+fn proxy(fqdn: &str) -> Value {
+    json!({
+        "apiVersion": "projectsesame.io/v1",
+        "kind": "HTTPProxy",
+        "metadata": {"name": fqdn, "namespace": "ns"},
+        "spec": {"virtualhost": {"fqdn": fqdn}, "routes": [{"services": [{"name": "a", "port": 80}]}]},
+    })
+}
+
+#[test]
+fn a_gateway_with_another_protocol_on_a_port_is_a_problem_of_the_unmanaged_fleet() {
+    let mut rig = Rig::new(Mode::Unmanaged { gateway: None });
+    let listener = |protocol: &str| {
+        let listeners = json!([{"name": "x", "port": 80, "protocol": protocol}]);
+        set(gateway("g", "c", 1), "/spec/listeners", listeners)
+    };
+    rig.put([class("c", 0), listener("TCP"), proxy("a.example")]);
+    let conflict = |rig: &Rig| {
+        let conflicts = rig.pipeline.outputs.port_conflicts;
+        rig.engine.get(conflicts, &FleetId::Unmanaged)
+    };
+    let expected = "port 80 of Ingresses and HTTPProxies is not served: Gateway ns/g uses it for another protocol; \
+                    change that listener's port";
+    assert_eq!(
+        conflict(&rig).as_deref().map(|text| &**text),
+        Some(expected)
+    );
+    rig.put([listener("HTTP")]);
+    assert_eq!(conflict(&rig), None);
+    rig.put([listener("TCP")]);
+    rig.remove(Kind::HTTPProxy, "ns", "a.example");
+    assert_eq!(conflict(&rig), None);
+}
+
+#[test]
+fn statuses_depend_only_on_the_addresses_of_the_fleet() {
+    let mut rig = Rig::new(Mode::Managed);
+    rig.put(["a.example", "b.example"].map(proxy));
+    let ran = |commit: &sesame_engine::Commit| {
+        let stage = "http_proxy status";
+        let work = commit.work().iter().find(|(name, _)| *name == stage);
+        work.map_or(0, |(_, keys)| *keys)
+    };
+    let mut state = FleetState {
+        addresses: vec![FleetAddress::Hostname("lb.example".to_owned())],
+        ..FleetState::default()
+    };
+    let commit = rig.fleet(&FleetId::Default, Some(state.clone()));
+    assert_eq!(ran(&commit), 2);
+    state.ready = true;
+    let commit = rig.fleet(&FleetId::Default, Some(state));
+    assert_eq!(ran(&commit), 0);
+}

@@ -1,0 +1,143 @@
+//! HTTPProxies: flat ones, each with its own host and Service, and a root with many children.
+
+use serde_json::{Value, json};
+use sesame_api::Kind;
+use sesame_control::{FleetId, Options};
+use sesame_model::{FleetAddress, FleetState};
+use sesame_tests::world::World;
+
+use crate::{
+    BACKEND, Input, ONE, ROUTES, costs, hostname, metadata, remove, route_name, service,
+    service_name, slice, upsert, with,
+};
+
+/// The number of children of the root.
+const CHILDREN: usize = 1_000;
+
+/// The work for each change to an HTTPProxy.
+const PROXY: &[(&str, usize)] = &[
+    ("our http_proxies", 1),
+    ("http_proxy", 1),
+    ("http_proxy includes", 1),
+    ("http_proxy root", 1),
+    ("http_proxy with errors", 1),
+    ("http_proxy status", 1),
+];
+
+/// The work for a host whose routes change.
+const HOST: &[(&str, usize)] = &[
+    ("http_proxy rules", 1),
+    ("virtual host", 1),
+    ("envoy.virtual_hosts", 1),
+    ("overlaps", 1),
+];
+
+fn proxy(name: &str, spec: Value) -> Value {
+    json!({
+        "apiVersion": "projectsesame.io/v1",
+        "kind": "HTTPProxy",
+        "metadata": metadata(name),
+        "spec": spec,
+    })
+}
+
+fn flat(n: usize, service: &str) -> Value {
+    let spec = json!({
+        "virtualhost": {"fqdn": hostname(n)},
+        "routes": [{"services": [{"name": service, "port": 80}]}],
+    });
+    proxy(&route_name(n), spec)
+}
+
+fn child(n: usize, service: &str) -> Value {
+    let spec = json!({"routes": [{"services": [{"name": service, "port": 80}]}]});
+    proxy(&route_name(n), spec)
+}
+
+fn root(children: usize) -> Value {
+    let includes: Vec<Value> = (0..children)
+        .map(|n| json!({"name": route_name(n), "conditions": [{"prefix": format!("/{n}")}]}))
+        .collect();
+    let spec = json!({"virtualhost": {"fqdn": "root.example.com"}, "includes": includes});
+    proxy("root", spec)
+}
+
+fn world(mut inputs: Vec<Input>, services: usize) -> World {
+    let state = FleetState {
+        addresses: vec![FleetAddress::Ip([127, 0, 0, 1].into())],
+        ready: true,
+        ..FleetState::default()
+    };
+    inputs.push(Input::Fleet(FleetId::Default, Some(state)));
+    for n in 0..services {
+        let name = service_name(n);
+        inputs.push(upsert(service(&name)));
+        inputs.push(upsert(slice(&name, "10.0.0.1")));
+    }
+    let mut world = World::new(Options::default());
+    world.apply(inputs);
+    world
+}
+
+#[test]
+fn a_route_of_a_flat_proxy_changes_only_its_own_host() {
+    let proxies = (0..ROUTES).map(|n| upsert(flat(n, &service_name(n))));
+    let mut world = world(proxies.collect(), ROUTES);
+    let own = service_name(ONE);
+    let cluster = format!("Cluster default/{own}:80");
+    let endpoints = format!("ClusterLoadAssignment default/{own}:80");
+    let table = "RouteConfiguration 80#2.";
+    // Another backend, already used by another HTTPProxy. The old one becomes unused.
+    costs(
+        &mut world,
+        vec![upsert(flat(ONE, &service_name(7)))],
+        &with(&[PROXY, HOST, &[("http_proxy host", 1)]]),
+        &[&format!("-{cluster}"), &format!("-{endpoints}"), table],
+    );
+    // One of another class costs only the check of its class.
+    let mut theirs = flat(ONE, &own);
+    theirs["metadata"]["name"] = "theirs".into();
+    theirs["spec"]["ingressClassName"] = "theirs".into();
+    costs(
+        &mut world,
+        vec![upsert(theirs)],
+        &[("our http_proxies", 1)],
+        &[],
+    );
+    costs(
+        &mut world,
+        vec![remove(Kind::HTTPProxy, "theirs")],
+        &[],
+        &[],
+    );
+}
+
+#[test]
+fn a_route_of_a_child_changes_only_the_trees_that_include_it() {
+    let mut inputs: Vec<Input> = (0..CHILDREN)
+        .map(|n| upsert(child(n, &service_name(n))))
+        .collect();
+    inputs.push(upsert(root(CHILDREN)));
+    let others = CHILDREN..CHILDREN + 100;
+    inputs.extend(others.map(|n| upsert(flat(n, &service_name(n)))));
+    let mut world = world(inputs, CHILDREN + 100);
+    let own = service_name(321);
+    let cluster = format!("Cluster default/{own}:80");
+    let endpoints = format!("ClusterLoadAssignment default/{own}:80");
+    costs(
+        &mut world,
+        vec![upsert(child(321, &service_name(7)))],
+        &with(&[PROXY, HOST]),
+        &[
+            &format!("-{cluster}"),
+            &format!("-{endpoints}"),
+            "RouteConfiguration 80",
+        ],
+    );
+    costs(
+        &mut world,
+        vec![upsert(child(321, &own))],
+        &with(&[PROXY, HOST, BACKEND]),
+        &[&cluster, &endpoints, "RouteConfiguration 80"],
+    );
+}

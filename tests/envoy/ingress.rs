@@ -1,0 +1,358 @@
+//! Ingresses: paths, hosts, default backends, TLS, ports and protocols of Services.
+
+use std::net::{IpAddr, SocketAddr, TcpListener};
+
+use anyhow::Context;
+use sesame_testkit::certs::Identity;
+use sesame_testkit::client::{Connect, Request};
+
+use crate::harness::{
+    Folder, Sesame, Summary, backends, becomes, certificate, check, eventually, has_certificate,
+    listening, new_ip,
+};
+
+/// A Sesame whose default fleet has ports of its own.
+struct Ingresses {
+    sesame: Sesame,
+    /// Where requests without TLS go.
+    http: SocketAddr,
+    /// Where requests with TLS go.
+    https: SocketAddr,
+}
+
+impl Ingresses {
+    /// Starts it; waits until the Ingress `web` has an address.
+    async fn serving(objects: &str) -> Self {
+        let offset = free_offset();
+        let folder = Folder::new(&[("all.yaml", objects.to_owned())]);
+        let arguments = ["--port-offset", &offset.to_string()];
+        let sesame = Sesame::start(new_ip(), folder, &arguments).await;
+        let ip: IpAddr = eventually("the Ingress has an address", async || {
+            let status = sesame.status("Ingress", "web").await?;
+            let ip = status["loadBalancer"]["ingress"][0]["ip"].as_str();
+            Ok(ip.with_context(|| status.to_string())?.parse()?)
+        })
+        .await;
+        let at = |port: u16| SocketAddr::new(ip, port + offset);
+        let (http, https) = (at(80), at(443));
+        listening(http).await;
+        Self {
+            sesame,
+            http,
+            https,
+        }
+    }
+}
+
+/// An offset at which the ports for HTTP and HTTPS are free.
+fn free_offset() -> u16 {
+    loop {
+        let any = TcpListener::bind((IpAddr::from([127, 0, 0, 1]), 0)).expect("a free port");
+        let port = any.local_addr().expect("an address").port();
+        let other = port.checked_add(443 - 80);
+        let free = |port| TcpListener::bind((IpAddr::from([127, 0, 0, 1]), port)).is_ok();
+        if port > 80 && other.is_some_and(free) {
+            return port - 80;
+        }
+    }
+}
+
+/// An Ingress with annotations, the other fields of its spec, and its rules.
+fn ingress(name: &str, annotations: &[(&str, &str)], spec: &str, rules: &[String]) -> String {
+    let annotations: Vec<String> = annotations
+        .iter()
+        .map(|(name, value)| format!("{name}: {value:?}"))
+        .collect();
+    let annotations = annotations.join(", ");
+    let rules = rules.join(", ");
+    format!(
+        "apiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata: {{name: {name}, annotations: {{{annotations}}}}}\n\
+         spec:\n  ingressClassName: sesame\n  rules: [{rules}]\n{spec}\n---\n"
+    )
+}
+
+/// A rule; the host may be empty.
+fn rule(host: &str, paths: &[String]) -> String {
+    let host = match host {
+        "" => String::new(),
+        host => format!("host: {host:?}, "),
+    };
+    format!("{{{host}http: {{paths: [{}]}}}}", paths.join(", "))
+}
+
+fn path(type_: &str, path: &str, service: &str) -> String {
+    on_port(type_, path, service, "number: 80")
+}
+
+fn on_port(type_: &str, path: &str, service: &str, port: &str) -> String {
+    format!(
+        "{{path: {path:?}, pathType: {type_}, backend: {{service: {{name: {service}, port: {{{port}}}}}}}}}"
+    )
+}
+
+fn default_backend(service: &str) -> String {
+    format!("  defaultBackend: {{service: {{name: {service}, port: {{number: 80}}}}}}\n")
+}
+
+fn tls(secret: &str, hosts: &[&str]) -> String {
+    format!("  tls: [{{secretName: {secret}, hosts: {hosts:?}}}]\n")
+}
+
+#[tokio::test]
+async fn path_types_and_hosts_select_the_backend() {
+    let (_backends, services) =
+        backends(&["prefix", "exact", "text", "regex", "wild", "any"]).await;
+    let rules = [
+        rule(
+            "a.example.com",
+            &[
+                path("Prefix", "/app/", "prefix"),
+                path("Exact", "/app/exact", "exact"),
+                path("ImplementationSpecific", "/text", "text"),
+                path("ImplementationSpecific", "/v[0-9]+/.*", "regex"),
+                path("Prefix", "/gone", "missing"),
+            ],
+        ),
+        rule("*.example.com", &[path("Prefix", "/", "wild")]),
+        rule("", &[path("Prefix", "/any", "any")]),
+    ];
+    let started = Ingresses::serving(&(services + &ingress("web", &[], "", &rules))).await;
+    check(
+        started.http,
+        &[
+            ("a.example.com", "/app", "prefix"),
+            ("a.example.com", "/app/", "prefix"),
+            ("a.example.com", "/app/x", "prefix"),
+            ("a.example.com", "/application", "wild"),
+            ("a.example.com", "/app/exact", "exact"),
+            ("a.example.com", "/app/exact/", "prefix"),
+            ("a.example.com", "/text", "text"),
+            ("a.example.com", "/texture", "text"),
+            ("a.example.com", "/v12/x", "regex"),
+            ("a.example.com", "/v/x", "wild"),
+            ("a.example.com", "/gone", "503"),
+            // A star stands for one label.
+            ("b.example.com", "/", "wild"),
+            ("B.Example.COM:80", "/", "wild"),
+            ("a.b.example.com", "/", "404"),
+            ("a.b.example.com", "/any", "any"),
+            ("example.com", "/", "404"),
+            ("example.com", "/any/x", "any"),
+            ("example.org", "/any", "any"),
+        ],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn requests_without_a_rule_go_to_the_default_backend() {
+    let (_backends, services) = backends(&["a", "default", "override"]).await;
+    let rules = [
+        rule("a.example.com", &[path("Prefix", "/app", "a")]),
+        "{host: all.example.com}".to_owned(),
+    ];
+    let web = ingress("web", &[], &default_backend("default"), &rules);
+    let started = Ingresses::serving(&(services + &web)).await;
+    check(
+        started.http,
+        &[
+            ("a.example.com", "/app", "a"),
+            ("a.example.com", "/", "default"),
+            ("all.example.com", "/app", "default"),
+            ("example.org", "/", "default"),
+        ],
+    )
+    .await;
+    let rules = [rule("", &[path("Prefix", "/", "override")])];
+    let other = ingress("other", &[], "", &rules);
+    started.sesame.folder().write("other.yaml", &other);
+    becomes(started.http, "example.org", "/", "override").await;
+    check(started.http, &[("all.example.com", "/app", "default")]).await;
+}
+
+#[tokio::test]
+async fn hosts_with_tls_are_served_with_and_without_it() {
+    let (_backends, services) = backends(&["a", "wild", "default", "other"]).await;
+    let identity = Identity::self_signed(&["*.example.com"]).expect("a certificate");
+    let spec = tls(
+        "web",
+        &["a.example.com", "*.example.com", "bare.example.org"],
+    ) + &default_backend("default");
+    let rules = [
+        rule("a.example.com", &[path("Prefix", "/app", "a")]),
+        rule("*.example.com", &[path("Prefix", "/", "wild")]),
+        rule("plain.org", &[path("Prefix", "/", "a")]),
+    ];
+    let beside = [rule("a.example.com", &[path("Prefix", "/other", "other")])];
+    let objects = certificate("web", &identity)
+        + &ingress("web", &[], &spec, &rules)
+        + &ingress("other", &[], "", &beside)
+        + &services;
+    let started = Ingresses::serving(&objects).await;
+    listening(started.https).await;
+    let mut wrong = Vec::new();
+    for (host, path, expected) in [
+        ("a.example.com", "/app", "a"),
+        // Of another Ingress, without a certificate of its own.
+        ("a.example.com", "/other", "other"),
+        ("a.example.com", "/", "default"),
+        ("b.example.com", "/", "wild"),
+        // A wildcard stands for one label, also for the default backend.
+        ("a.b.example.com", "/", "404"),
+        ("bare.example.org", "/", "default"),
+        ("plain.org", "/", "no response"),
+    ] {
+        let request = Request::get(host, path);
+        let found = (&Connect::tls(host), &request).of(started.https).await;
+        if found != expected {
+            wrong.push(format!("{host}{path}: got {found}, expected {expected}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    check(
+        started.http,
+        &[
+            ("a.example.com", "/app", "a"),
+            ("b.example.com", "/", "wild"),
+            ("plain.org", "/", "a"),
+        ],
+    )
+    .await;
+    let connect = Connect::tls("a.example.com");
+    let connection = connect.open(started.https).await.expect("a handshake");
+    assert!(has_certificate(&connection, "*.example.com"));
+}
+
+#[tokio::test]
+async fn requests_without_tls_are_redirected_or_refused() {
+    let (_backends, services) = backends(&["a"]).await;
+    let hosts = [
+        "redirected.example.com",
+        "*.redirected.org",
+        "refused.example.com",
+    ];
+    let identity = Identity::self_signed(&hosts).expect("a certificate");
+    let to_a = |host: &str| rule(host, &[path("Prefix", "/", "a")]);
+    let redirect = [("ingress.kubernetes.io/force-ssl-redirect", "true")];
+    let refuse = [("kubernetes.io/ingress.allow-http", "false")];
+    let objects = certificate("all", &identity)
+        + &ingress(
+            "web",
+            &redirect,
+            &tls("all", &hosts[..2]),
+            &[to_a(hosts[0]), to_a(hosts[1])],
+        )
+        + &ingress(
+            "refused",
+            &refuse,
+            &tls("all", &hosts[2..]),
+            &[to_a(hosts[2])],
+        )
+        + &services;
+    let started = Ingresses::serving(&objects).await;
+    listening(started.https).await;
+    for host in ["redirected.example.com", "x.redirected.org"] {
+        let with_port = format!("{host}:{}", started.http.port());
+        let request = Request::get(&with_port, "/path?query");
+        let response = Connect::plain().send(started.http, &request).await;
+        let response = response.expect("a response");
+        assert_eq!(response.status, 301);
+        let location = format!("https://{host}:{}/path?query", started.https.port());
+        assert_eq!(response.header("location"), location);
+    }
+    check(started.http, &[("refused.example.com", "/", "404")]).await;
+    for host in [
+        "redirected.example.com",
+        "x.redirected.org",
+        "refused.example.com",
+    ] {
+        let request = Request::get(host, "/");
+        let found = (&Connect::tls(host), &request).of(started.https).await;
+        assert_eq!(found, "a", "{host}");
+    }
+}
+
+/// An invalid certificate or version affects no other host.
+#[tokio::test]
+async fn an_invalid_ingress_does_not_affect_others() {
+    let (_backends, services) = backends(&["a"]).await;
+    let identity = Identity::self_signed(&["good.example.com"]).expect("a certificate");
+    let to_a = |host: &str| vec![rule(host, &[path("Prefix", "/", "a")])];
+    let versions = [
+        ("projectsesame.io/tls-minimum-protocol-version", "1.3"),
+        ("projectsesame.io/tls-maximum-protocol-version", "1.2"),
+    ];
+    let contradiction = ["contradiction.example.com"];
+    let objects = certificate("good", &identity)
+        + &ingress(
+            "web",
+            &[],
+            &tls("good", &["good.example.com"]),
+            &to_a("good.example.com"),
+        )
+        + &ingress(
+            "missing",
+            &[],
+            &tls("none", &["bad.example.com"]),
+            &to_a("bad.example.com"),
+        )
+        + &ingress(
+            "contradiction",
+            &versions,
+            &tls("good", &contradiction),
+            &to_a(contradiction[0]),
+        )
+        + &services;
+    let started = Ingresses::serving(&objects).await;
+    listening(started.https).await;
+    for (host, expected) in [
+        ("good.example.com", "a"),
+        ("contradiction.example.com", "a"),
+        ("bad.example.com", "no response"),
+    ] {
+        let request = Request::get(host, "/");
+        let found = (&Connect::tls(host), &request).of(started.https).await;
+        assert_eq!(found, expected, "{host}");
+    }
+    check(started.http, &[("bad.example.com", "/", "a")]).await;
+}
+
+#[tokio::test]
+async fn ports_have_names_and_protocols() {
+    let (backends, services) = backends(&["plain", "h2c"]).await;
+    let service = |name: &str, annotations: &str| {
+        format!(
+            "apiVersion: v1\nkind: Service\nmetadata: {{name: {name}, annotations: {{{annotations}}}}}\nspec: {{ports: \
+             [{{name: web, port: 8000}}]}}\n---\napiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\nmetadata: {{name: \
+             {name}-named, labels: {{kubernetes.io/service-name: {name}}}}}\naddressType: IPv4\nports: [{{name: web, port: \
+             {}}}]\nendpoints: [{{addresses: [127.0.0.1]}}]\n---\n",
+            backends[1].address().port()
+        )
+    };
+    let protocol = "projectsesame.io/upstream-protocol.h2c: web";
+    let objects = services + &service("named", "") + &service("http2", protocol);
+    let rules = [rule(
+        "a.example.com",
+        &[
+            on_port("Prefix", "/named", "named", "name: web"),
+            on_port("Prefix", "/number", "named", "number: 8000"),
+            on_port("Prefix", "/http2", "http2", "name: web"),
+            on_port("Prefix", "/unknown", "named", "name: other"),
+            path("Prefix", "/", "plain"),
+        ],
+    )];
+    let started = Ingresses::serving(&(objects + &ingress("web", &[], "", &rules))).await;
+    for (path, backend, protocol) in [
+        ("/named", "h2c", "HTTP/1.1"),
+        ("/number", "h2c", "HTTP/1.1"),
+        ("/http2", "h2c", "HTTP/2"),
+        ("/", "plain", "HTTP/1.1"),
+    ] {
+        let request = Request::get("a.example.com", path);
+        let response = Connect::plain().send(started.http, &request).await;
+        let response = response.expect("a response");
+        assert_eq!(response.backend(), backend, "{path}");
+        assert_eq!(response.json()["protocol"], protocol, "{path}");
+    }
+    check(started.http, &[("a.example.com", "/unknown", "503")]).await;
+}

@@ -1,0 +1,103 @@
+//! Real Envoys receive random sets of objects, each as a change from the previous one.
+//!
+//! - Envoy accepts everything that Sesame generates.
+//! - [`layering`]: requests get the responses that the precedence of objects determines.
+//!
+//! `SESAME_CASES` sets the number of sets. A failure prints the objects in a form that `sesame translate` reads.
+
+mod layering;
+mod rig;
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::sync::{Mutex, PoisonError};
+
+use proptest::prelude::*;
+use proptest::test_runner::{TestError, TestRunner};
+use serde_json::{Value, json};
+use sesame_control::{FleetId, Options};
+use sesame_testkit::generate::{self, GATEWAYS, Set};
+use sesame_tests::world::{World, cases};
+use tokio::runtime::Runtime;
+
+use crate::rig::Rig;
+
+/// Envoys can share ports without an error, so only one test at a time may look for free ones.
+static TURN: Mutex<()> = Mutex::new(());
+
+/// One for each Gateway, and the default fleet.
+fn fleets() -> BTreeSet<FleetId> {
+    GATEWAYS
+        .into_iter()
+        .map(|(namespace, name)| FleetId::of_gateway(namespace, name))
+        .chain([FleetId::Default])
+        .collect()
+}
+
+/// Tries random values, panics with a minimal failing one, and stops the Envoys.
+fn try_all<T: std::fmt::Debug>(
+    strategy: impl Strategy<Value = T>,
+    count: u32,
+    objects: impl Fn(&T) -> Set,
+) {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let runtime = Runtime::new().expect("a runtime");
+    let world = World::new(Options::default());
+    let rig = RefCell::new(runtime.block_on(Rig::start(world, fleets(), None)));
+    let mut runner = TestRunner::new(ProptestConfig {
+        cases: count,
+        failure_persistence: None,
+        max_shrink_iters: 300,
+        ..ProptestConfig::default()
+    });
+    let result = runner.run(&strategy.prop_map(|value| objects(&value)), |set| {
+        let done = runtime.block_on(rig.borrow_mut().change_to(&set));
+        done.map_err(TestCaseError::fail)
+    });
+    runtime.block_on(rig.into_inner().stop());
+    match result {
+        Ok(()) => {}
+        Err(TestError::Fail(reason, set)) => panic!("{reason}\n\n{set:?}"),
+        Err(TestError::Abort(reason)) => panic!("{reason}"),
+    }
+}
+
+#[test]
+fn envoy_accepts_every_set() {
+    try_all(generate::sets(), cases(2_000), Set::clone);
+}
+
+#[test]
+fn envoy_accepts_many_routes_of_one_kind() {
+    try_all(Just(generate::crowds()), 1, Set::clone);
+}
+
+#[test]
+fn envoy_accepts_every_regular_expression() {
+    let few = prop::collection::vec(generate::regexes(), 1..16);
+    try_all(few, cases(2_000).div_ceil(4), |regexes| route_with(regexes));
+}
+
+/// A route that matches paths by these regular expressions.
+fn route_with(regexes: &[String]) -> Set {
+    let path = |regex: &String| json!({"matches": [{"path": {"type": "RegularExpression", "value": regex}}]});
+    let rules: Vec<Value> = regexes.iter().map(path).collect();
+    let [(namespace, name), ..] = GATEWAYS;
+    Set::new([
+        json!({
+            "apiVersion": "gateway.networking.k8s.io/v1",
+            "kind": "Gateway",
+            "metadata": {"namespace": namespace, "name": name},
+            "spec": {
+                "gatewayClassName": "sesame",
+                "listeners": [{"name": "http", "port": 80, "protocol": "HTTP"}],
+            },
+        }),
+        json!({
+            "apiVersion": "gateway.networking.k8s.io/v1",
+            "kind": "HTTPRoute",
+            "metadata": {"namespace": namespace, "name": "route"},
+            "spec": {"parentRefs": [{"name": name}], "rules": rules},
+        }),
+    ])
+}
