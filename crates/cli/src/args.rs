@@ -154,7 +154,7 @@ pub(crate) enum LogFormat {
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Errors in files are printed to standard error as file:line:column: message. All other objects are translated, and the \
-exit status is 1.
+exit status is 1. Problems of Ingresses are printed there too, since an Ingress's status has no place for them.
 
 Examples:
   sesame translate examples/quickstart

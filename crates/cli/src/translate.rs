@@ -59,6 +59,7 @@ pub(crate) fn run(args: &TranslateArgs) -> Result<ExitCode> {
     if let (Some(gateway), Some(sets)) = (&args.gateway, sets) {
         filter_by_gateway(&mut translation, gateway, &sets)?;
     }
+    report_notices(&translation);
     match args.only[..] {
         [OutputPart::Status] => output::print(&List::of(&translation.statuses), args.output)?,
         _ => output::print(&select(&translation, &args.only), args.output)?,
@@ -73,6 +74,18 @@ pub(crate) fn run(args: &TranslateArgs) -> Result<ExitCode> {
 fn report(snapshot: &Snapshot) {
     for error in &snapshot.errors {
         output::warn(format_args!("{error}"));
+    }
+}
+
+/// Prints what is wrong with objects whose status has no place for it.
+fn report_notices(translation: &Translation) {
+    for (object, notices) in &translation.notices {
+        for error in &notices.errors {
+            output::warn(format_args!("{object}: error: {error}"));
+        }
+        for warning in &notices.warnings {
+            output::warn(format_args!("{object}: warning: {warning}"));
+        }
     }
 }
 
@@ -107,6 +120,8 @@ fn filter_by_gateway(
         }
     }
     translation.fleets.retain(|name, _| *name == fleet);
+    // Objects with notices have no Gateway.
+    translation.notices.clear();
     translation.statuses.retain(|status| match status.key.kind {
         Kind::Gateway => status.key.namespaced_name() == *gateway,
         kind if kind.is_listener_set() => sets.contains(&status.key),

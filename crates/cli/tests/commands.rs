@@ -171,6 +171,26 @@ fn errors_have_a_location_and_everything_else_is_printed() {
 }
 
 #[test]
+fn translate_reports_what_the_status_of_an_ingress_has_no_place_for() {
+    let ingress = "\
+apiVersion: networking.k8s.io/v1
+kind: Ingress
+metadata: {name: shop, namespace: ns, annotations: {projectsesame.io/num-retries: many}}
+spec:
+  ingressClassName: sesame
+  defaultBackend: {service: {name: missing, port: {number: 80}}}
+";
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("objects.yaml"), ingress).unwrap();
+    let output = run(&["translate", &folder.path().display().to_string()]);
+    assert!(output.status.success());
+    let message = text(&output.stderr);
+    let expected = "Ingress/ns/shop: error: spec.defaultBackend.service";
+    assert!(message.contains(expected), "{message}");
+    assert!(message.contains("Ingress/ns/shop: warning: "), "{message}");
+}
+
+#[test]
 fn bootstrap_prints_a_configuration_for_envoy() {
     let args = [
         "bootstrap",
