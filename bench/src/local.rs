@@ -152,14 +152,15 @@ impl Local {
             for line in BufReader::new(stdout).lines().map_while(Result::ok) {
                 let event: Value = serde_json::from_str(&line).unwrap_or_default();
                 if event["type"] == "ready" {
+                    let serves = event["gateways"] == 1 || event["defaultFleet"] == true;
                     // Only the first one counts.
-                    let _ = sender.try_send(event["gateways"].as_u64());
+                    let _ = sender.try_send(serves);
                 }
             }
         });
         match ready.recv_timeout(PATIENCE) {
-            Ok(Some(1)) => Ok(()),
-            Ok(_) => bail!("Sesame is ready but serves no Gateway"),
+            Ok(true) => Ok(()),
+            Ok(false) => bail!("Sesame is ready but serves nothing"),
             Err(_) => bail!("Sesame was not ready within the time limit"),
         }
     }
