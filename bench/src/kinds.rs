@@ -64,6 +64,14 @@ impl Kind {
             Self::Ingress => "Ingress",
         }
     }
+
+    fn plural(self) -> String {
+        match self {
+            Self::Proxy => "HTTPProxies".to_owned(),
+            Self::Ingress => "Ingresses".to_owned(),
+            route => format!("{}s", route.name()),
+        }
+    }
 }
 
 /// What was measured for a kind.
@@ -180,7 +188,7 @@ impl Reference {
     }
 
     fn figures(&self, kind: Kind, count: usize, measured: &Measured) -> Vec<Figure> {
-        let name = format!("{count} {}s", kind.name());
+        let name = format!("{count} {}", kind.plural());
         let compared = |figure: Figure, to: f64| match kind {
             Kind::Http => figure,
             _ => figure.at_most(to * TARGET),
