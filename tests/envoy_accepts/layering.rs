@@ -12,7 +12,6 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use proptest::prelude::*;
-use proptest::test_runner::{TestError, TestRunner};
 use serde_json::{Value, json};
 use sesame_control::core::Core;
 use sesame_control::{FleetId, Sharding};
@@ -25,8 +24,8 @@ use sesame_tests::world::{World, cases};
 use sesame_translate::settings::{Mode, Settings};
 use tokio::runtime::Runtime;
 
-use crate::TURN;
 use crate::rig::{LOOPBACK, Rig};
+use crate::{TURN, try_all};
 
 /// Hosts of objects.
 const HOSTS: [&str; 3] = ["a.example.com", "b.example.com", "*.example.com"];
@@ -361,18 +360,12 @@ fn requests_go_where_the_precedence_of_objects_says() {
         (backends, RefCell::new(rig), RefCell::new(client))
     });
     let common = common(&backends);
-    let mut runner = TestRunner::new(ProptestConfig {
-        cases: cases(1_000),
-        failure_persistence: None,
-        max_shrink_iters: 200,
-        ..ProptestConfig::default()
-    });
-    let result = runner.run(&objects(), |objects| {
+    let outcome = try_all(&objects(), cases(1_000), |objects| {
         let all = objects.iter().map(Object::json);
         let set = Set::new(common.iter().cloned().chain(all));
         let mut rig = rig.borrow_mut();
         let mut client = client.borrow_mut();
-        let done = runtime.block_on(async {
+        runtime.block_on(async {
             rig.change_to(&set).await?;
             for host in REQUESTED {
                 for path in PATHS {
@@ -381,8 +374,7 @@ fn requests_go_where_the_precedence_of_objects_says() {
                 }
             }
             Ok(())
-        });
-        done.map_err(|error: String| TestCaseError::fail(error))
+        })
     });
     runtime.block_on(async {
         rig.into_inner().stop().await;
@@ -390,9 +382,5 @@ fn requests_go_where_the_precedence_of_objects_says() {
             backend.stop().await;
         }
     });
-    match result {
-        Ok(()) => {}
-        Err(TestError::Fail(reason, objects)) => panic!("{reason}\n\n{objects:#?}"),
-        Err(TestError::Abort(reason)) => panic!("{reason}"),
-    }
+    outcome.unwrap_or_else(|failure| panic!("{failure}"));
 }

@@ -136,8 +136,7 @@ pub(crate) fn stages(b: &mut Builder, inputs: &Inputs, read: Read, sources: Sour
         },
     );
     let roots = b.derive("http_proxy root", ours, move |reader, key: &ObjectKey| {
-        let settings = reader.get(settings, &())?;
-        host::root(&settings, &*reader.get(proxies, key)?)
+        host::root(&*reader.get(proxies, key)?)
     });
     let by_fqdn = b.index(roots, "http_proxies by host", |_, root: &Root| {
         vec![Arc::clone(&root.fqdn)]
@@ -317,10 +316,9 @@ fn status_of(
     let mut load_balancer = None;
     let root = proxy.spec.virtual_host.is_some();
     if root {
-        let settings = reader.get(inputs.settings, &())?;
         let fqdn = reader.get(stages.roots, key);
         let owner = fqdn.and_then(|root| reader.get(stages.owners, &root.fqdn));
-        findings.extend(host::obstacle(&settings, &proxy, owner.as_deref()));
+        findings.extend(host::obstacle(&proxy, owner.as_deref()));
         if let Some(host) = reader.get(stages.hosts, key) {
             findings.extend(host.findings.iter().cloned());
             let addresses = reader.get(addresses, &());

@@ -1,4 +1,4 @@
-//! Which HTTPProxies are ours, and which may serve a host.
+//! Which HTTPProxies are ours.
 
 use sesame_api::HTTPProxy;
 
@@ -9,12 +9,6 @@ pub(super) fn is_ours(settings: &Settings, proxy: &HTTPProxy) -> bool {
     let field = proxy.spec.ingress_class_name.as_ref();
     let class = proxy.meta.ingress_class(field);
     class.is_none_or(|class| class == settings.ingress_class)
-}
-
-/// Whether HTTPProxies of a namespace may serve hosts: any namespace, until the settings restrict them. Others may still
-/// be included.
-pub(super) fn may_serve_hosts(_settings: &Settings, _namespace: &str) -> bool {
-    true
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use sesame_model::{CertificateKey, Cors, SourceFilter, Termination, TlsVersion, 
 
 use super::findings::{About, Finding, Findings};
 use super::services::not_delegated;
-use super::{access, class, cors, unsupported};
+use super::{access, cors, unsupported};
 use crate::inputs::Inputs;
 use crate::settings::Settings;
 use crate::shared::certificates::CertificateState;
@@ -30,20 +30,16 @@ pub(super) struct Root {
 }
 
 /// The host of an HTTPProxy; `None` if it has no valid one.
-pub(super) fn root(settings: &Settings, proxy: &HTTPProxy) -> Option<Root> {
+pub(super) fn root(proxy: &HTTPProxy) -> Option<Root> {
     let host = proxy.spec.virtual_host.as_deref()?;
-    let fqdn = fqdn(settings, proxy, host).ok()?;
+    let fqdn = fqdn(host).ok()?;
     Some(Root {
         fqdn,
         seniority: Seniority::of(Source::HttpProxy, &proxy.meta),
     })
 }
 
-fn fqdn(
-    settings: &Settings,
-    proxy: &HTTPProxy,
-    host: &HttpProxyVirtualHost,
-) -> Result<Arc<str>, Finding> {
+fn fqdn(host: &HttpProxyVirtualHost) -> Result<Arc<str>, Finding> {
     let lower = host.fqdn.to_ascii_lowercase();
     let error = |message: String| {
         let field = format!("{FIELD}.fqdn");
@@ -55,12 +51,6 @@ fn fqdn(
             "{fqdn:?} is not a hostname; use one such as example.com or *.example.com, without a port"
         ));
     }
-    let namespace = &proxy.meta.namespace;
-    if !class::may_serve_hosts(settings, namespace) {
-        return error(format!(
-            "HTTPProxies in namespace {namespace} may not serve hosts"
-        ));
-    }
     match lower == *host.fqdn {
         true => Ok(Arc::clone(&host.fqdn)),
         false => Ok(lower.into()),
@@ -68,13 +58,9 @@ fn fqdn(
 }
 
 /// Why an HTTPProxy doesn't serve its host. `owner` is the HTTPProxy that serves it.
-pub(super) fn obstacle(
-    settings: &Settings,
-    proxy: &HTTPProxy,
-    owner: Option<&ObjectKey>,
-) -> Option<Finding> {
+pub(super) fn obstacle(proxy: &HTTPProxy, owner: Option<&ObjectKey>) -> Option<Finding> {
     let host = proxy.spec.virtual_host.as_deref()?;
-    let fqdn = match fqdn(settings, proxy, host) {
+    let fqdn = match fqdn(host) {
         Ok(fqdn) => fqdn,
         Err(finding) => return Some(finding),
     };
