@@ -21,11 +21,26 @@ pub struct Settings {
     pub controller_name: Arc<str>,
     /// Where the Envoys run.
     pub mode: Mode,
-    /// The name of the ingress class that Sesame implements, with or without an IngressClass.
-    pub ingress_class: Arc<str>,
+    /// What concerns Ingresses and HTTPProxies.
+    pub ingress: IngressSettings,
     /// Whether Envoys in a cluster bind IPv6 addresses. Must be false if the nodes' kernels lack IPv6: Envoy rejects
     /// a listener if any of its addresses can't be bound.
     pub ipv6: bool,
+}
+
+/// Settings of Ingresses and HTTPProxies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IngressSettings {
+    /// The name of the ingress class that Sesame implements, with or without an IngressClass.
+    pub class: Arc<str>,
+}
+
+impl Default for IngressSettings {
+    fn default() -> Self {
+        Self {
+            class: INGRESS_CLASS.into(),
+        }
+    }
 }
 
 /// Where the Envoys run, and which Gateways they serve.
@@ -50,7 +65,7 @@ impl Settings {
         Self {
             controller_name: CONTROLLER_NAME.into(),
             mode,
-            ingress_class: INGRESS_CLASS.into(),
+            ingress: IngressSettings::default(),
             ipv6: true,
         }
     }
