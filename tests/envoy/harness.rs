@@ -1,6 +1,7 @@
 //! Shared by the tests: a Sesame process, objects, and requests.
 //!
 //! - [`binary`]: the `sesame` to test, built if necessary.
+//! - [`default_fleet`]: a `sesame local` without Gateways.
 //! - [`dice`]: reproducible random numbers.
 //! - [`folder`]: objects in files.
 //! - [`sesame`]: `sesame local` as a child process, with its events and statuses.
@@ -9,6 +10,7 @@
 //! - [`requests`]: requests and summaries of their responses.
 
 mod binary;
+mod default_fleet;
 mod dice;
 mod folder;
 mod names;
@@ -19,6 +21,7 @@ mod sesame;
 
 pub(crate) use sesame_testkit::loopback::new_ip;
 
+pub(crate) use self::default_fleet::DefaultFleet;
 pub(crate) use self::dice::Dice;
 pub(crate) use self::folder::Folder;
 pub(crate) use self::names::Names;

@@ -1,21 +1,6 @@
 //! HTTPProxies: conditions, inclusions, and all policies that a route may have.
 
-use std::net::{IpAddr, SocketAddr, TcpListener};
-
-use anyhow::Context;
-
-use crate::harness::{Folder, Sesame, backends, check, eventually, listening, new_ip};
-
-/// An offset at which the port for HTTP is free.
-fn free_offset() -> u16 {
-    loop {
-        let any = TcpListener::bind((IpAddr::from([127, 0, 0, 1]), 0)).expect("a free port");
-        let port = any.local_addr().expect("an address").port();
-        if port > 80 {
-            return port - 80;
-        }
-    }
-}
+use crate::harness::{DefaultFleet, backends, check};
 
 const PROXIES: &str = r#"
 apiVersion: projectsesame.io/v1
@@ -75,20 +60,10 @@ spec:
 #[tokio::test]
 async fn routes_select_backends_with_their_policies() {
     let (_backends, services) = backends(&["a", "b"]).await;
-    let offset = free_offset();
-    let folder = Folder::new(&[("all.yaml", format!("{services}\n---{PROXIES}"))]);
-    let arguments = ["--port-offset", &offset.to_string()];
-    let sesame = Sesame::start(new_ip(), folder, &arguments).await;
-    let ip: IpAddr = eventually("the HTTPProxy has an address", async || {
-        let status = sesame.status("HTTPProxy", "web").await?;
-        let ip = status["loadBalancer"]["ingress"][0]["ip"].as_str();
-        Ok(ip.with_context(|| status.to_string())?.parse()?)
-    })
-    .await;
-    let http = SocketAddr::new(ip, 80 + offset);
-    listening(http).await;
+    let objects = format!("{services}\n---{PROXIES}");
+    let started = DefaultFleet::serving("HTTPProxy", &objects).await;
     check(
-        http,
+        started.http,
         &[
             ("web.example.com", "/", "a"),
             ("web.example.com", "/texture", "b"),

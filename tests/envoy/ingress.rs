@@ -1,61 +1,11 @@
 //! Ingresses: paths, hosts, default backends, TLS, ports and protocols of Services.
 
-use std::net::{IpAddr, SocketAddr, TcpListener};
-
-use anyhow::Context;
 use sesame_testkit::certs::Identity;
 use sesame_testkit::client::{Connect, Request};
 
 use crate::harness::{
-    Folder, Sesame, Summary, backends, becomes, certificate, check, eventually, has_certificate,
-    listening, new_ip,
+    DefaultFleet, Summary, backends, becomes, certificate, check, has_certificate, listening,
 };
-
-/// A Sesame whose default fleet has ports of its own.
-struct Ingresses {
-    sesame: Sesame,
-    /// Where requests without TLS go.
-    http: SocketAddr,
-    /// Where requests with TLS go.
-    https: SocketAddr,
-}
-
-impl Ingresses {
-    /// Starts it; waits until the Ingress `web` has an address.
-    async fn serving(objects: &str) -> Self {
-        let offset = free_offset();
-        let folder = Folder::new(&[("all.yaml", objects.to_owned())]);
-        let arguments = ["--port-offset", &offset.to_string()];
-        let sesame = Sesame::start(new_ip(), folder, &arguments).await;
-        let ip: IpAddr = eventually("the Ingress has an address", async || {
-            let status = sesame.status("Ingress", "web").await?;
-            let ip = status["loadBalancer"]["ingress"][0]["ip"].as_str();
-            Ok(ip.with_context(|| status.to_string())?.parse()?)
-        })
-        .await;
-        let at = |port: u16| SocketAddr::new(ip, port + offset);
-        let (http, https) = (at(80), at(443));
-        listening(http).await;
-        Self {
-            sesame,
-            http,
-            https,
-        }
-    }
-}
-
-/// An offset at which the ports for HTTP and HTTPS are free.
-fn free_offset() -> u16 {
-    loop {
-        let any = TcpListener::bind((IpAddr::from([127, 0, 0, 1]), 0)).expect("a free port");
-        let port = any.local_addr().expect("an address").port();
-        let other = port.checked_add(443 - 80);
-        let free = |port| TcpListener::bind((IpAddr::from([127, 0, 0, 1]), port)).is_ok();
-        if port > 80 && other.is_some_and(free) {
-            return port - 80;
-        }
-    }
-}
 
 /// An Ingress with annotations, the other fields of its spec, and its rules.
 fn ingress(name: &str, annotations: &[(&str, &str)], spec: &str, rules: &[String]) -> String {
@@ -116,7 +66,8 @@ async fn path_types_and_hosts_select_the_backend() {
         rule("*.example.com", &[path("Prefix", "/", "wild")]),
         rule("", &[path("Prefix", "/any", "any")]),
     ];
-    let started = Ingresses::serving(&(services + &ingress("web", &[], "", &rules))).await;
+    let started =
+        DefaultFleet::serving("Ingress", &(services + &ingress("web", &[], "", &rules))).await;
     check(
         started.http,
         &[
@@ -152,7 +103,7 @@ async fn requests_without_a_rule_go_to_the_default_backend() {
         "{host: all.example.com}".to_owned(),
     ];
     let web = ingress("web", &[], &default_backend("default"), &rules);
-    let started = Ingresses::serving(&(services + &web)).await;
+    let started = DefaultFleet::serving("Ingress", &(services + &web)).await;
     check(
         started.http,
         &[
@@ -188,7 +139,7 @@ async fn hosts_with_tls_are_served_with_and_without_it() {
         + &ingress("web", &[], &spec, &rules)
         + &ingress("other", &[], "", &beside)
         + &services;
-    let started = Ingresses::serving(&objects).await;
+    let started = DefaultFleet::serving("Ingress", &objects).await;
     listening(started.https).await;
     let mut wrong = Vec::new();
     for (host, path, expected) in [
@@ -249,7 +200,7 @@ async fn requests_without_tls_are_redirected_or_refused() {
             &[to_a(hosts[2])],
         )
         + &services;
-    let started = Ingresses::serving(&objects).await;
+    let started = DefaultFleet::serving("Ingress", &objects).await;
     listening(started.https).await;
     for host in ["redirected.example.com", "x.redirected.org"] {
         let with_port = format!("{host}:{}", started.http.port());
@@ -303,7 +254,7 @@ async fn an_invalid_ingress_does_not_affect_others() {
             &to_a(contradiction[0]),
         )
         + &services;
-    let started = Ingresses::serving(&objects).await;
+    let started = DefaultFleet::serving("Ingress", &objects).await;
     listening(started.https).await;
     for (host, expected) in [
         ("good.example.com", "a"),
@@ -341,7 +292,8 @@ async fn ports_have_names_and_protocols() {
             path("Prefix", "/", "plain"),
         ],
     )];
-    let started = Ingresses::serving(&(objects + &ingress("web", &[], "", &rules))).await;
+    let started =
+        DefaultFleet::serving("Ingress", &(objects + &ingress("web", &[], "", &rules))).await;
     for (path, backend, protocol) in [
         ("/named", "h2c", "HTTP/1.1"),
         ("/number", "h2c", "HTTP/1.1"),

@@ -28,6 +28,7 @@ mod mirrors;
 mod on_demand;
 mod paths;
 mod pods;
+mod proxy_clients;
 mod redirects;
 mod rewrites;
 mod routing;

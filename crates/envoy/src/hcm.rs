@@ -1,11 +1,11 @@
 //! The HTTP connection manager.
 //!
-//! In: a route table's name, whether it is sharded, a listener's hostname, and how requests are traced. Out:
-//! `HttpConnectionManager`. It must not depend on routes or certificates.
+//! In: a route table's name, whether it is sharded, a listener's hostname, what backends get of clients'
+//! certificates, and how requests are traced. Out: `HttpConnectionManager`. It must not depend on routes or certificates.
 //!
-//! **These bytes are frozen**: apart from three names, the shards and tracing, they are the same in all listeners, because
-//! changing a listener closes its connections. So every filter that a route may need is present but disabled, and
-//! routes enable the filters they use.
+//! **These bytes are frozen**: apart from three names, the shards, tracing and the parts of clients' certificates, they
+//! are the same in all listeners, because changing a listener closes its connections. So every filter that a route may
+//! need is present but disabled, and routes enable the filters they use.
 
 use std::time::Duration;
 
@@ -17,9 +17,11 @@ use envoy_types::pb::envoy::extensions::filters::http::router::v3::Router;
 use envoy_types::pb::envoy::extensions::filters::http::stateful_session::v3::StatefulSession;
 use envoy_types::pb::envoy::extensions::filters::network::http_connection_manager::v3 as pb;
 use envoy_types::util::pack_any;
-use pb::http_connection_manager::RouteSpecifier;
+use pb::http_connection_manager::{
+    ForwardClientCertDetails, RouteSpecifier, SetCurrentClientCertDetails,
+};
 use prost::{Message, Name};
-use sesame_model::{MAX_HOST_AUTH, RouteTableKey, Tracing};
+use sesame_model::{ForwardedCertificate, MAX_HOST_AUTH, RouteTableKey, Tracing};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::shard::{self, ShardLookup};
@@ -66,10 +68,14 @@ pub(crate) const LISTENER_HEADER: &str = "x-sesame-listener";
 /// HTTP/1.0 is accepted for old probes and load balancers, but a Host header is still required. A trailing dot in the
 /// host is ignored. The client's address is the connection's: Envoy appends it to `x-forwarded-for` and removes
 /// `x-envoy-*` headers sent by clients. A backend's `server` header passes unchanged, and Envoy adds none.
+///
+/// Envoy removes any `x-forwarded-client-cert` from a client. `forwarded` are the parts of the connection's certificate
+/// that the header gets instead.
 pub(crate) fn connection_manager(
     stat_prefix: String,
     routes: Routes<'_>,
     listener: Option<&str>,
+    forwarded: Option<ForwardedCertificate>,
     traced: Option<&Tracing>,
 ) -> pb::HttpConnectionManager {
     let shard = match routes {
@@ -91,6 +97,12 @@ pub(crate) fn connection_manager(
         request_id_extension: traced.map(tracing::request_id),
         http_filters: filters(),
         use_remote_address: wire::boolean(true),
+        forward_client_cert_details: match forwarded {
+            Some(_) => ForwardClientCertDetails::SanitizeSet,
+            None => ForwardClientCertDetails::Sanitize,
+        }
+        .into(),
+        set_current_client_cert_details: forwarded.map(details),
         normalize_path: wire::boolean(true),
         strip_trailing_host_dot: true,
         server_header_transformation:
@@ -111,6 +123,17 @@ pub(crate) fn connection_manager(
             initial_connection_window_size: wire::uint32(CONNECTION_WINDOW),
             ..Default::default()
         }),
+        ..Default::default()
+    }
+}
+
+fn details(of: ForwardedCertificate) -> SetCurrentClientCertDetails {
+    SetCurrentClientCertDetails {
+        subject: wire::boolean(of.subject),
+        cert: of.certificate,
+        chain: of.chain,
+        dns: of.dns,
+        uri: of.uri,
         ..Default::default()
     }
 }

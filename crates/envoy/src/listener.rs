@@ -15,7 +15,7 @@ use envoy_types::pb::envoy::extensions::transport_sockets::tls::v3::common_tls_c
 };
 use envoy_types::util::pack_any;
 use sesame_model::{
-    Chain, ChainTarget, ClientValidation, DestinationKey, Listener, ListenerKey, RouteTableKey,
+    Chain, ChainTarget, ClientValidation, DestinationKey, ForwardedCertificate, Listener, ListenerKey, RouteTableKey,
     Termination, TlsMode, TlsVersion, Tracing, Transport,
 };
 
@@ -42,17 +42,23 @@ pub fn listener(
     lookup: ShardLookup,
     on_demand: bool,
 ) -> pb::Listener {
-    let serve = |table: &RouteTableKey, server_name: Option<&str>| {
+    let serve = |table: &RouteTableKey, server_name: Option<&str>, forwarded| {
         let routes = match sharded(table) {
             false => Routes::Whole(table),
             true => Routes::Shards(table, lookup),
         };
-        vec![http(key, routes, server_name, listener.tracing.as_deref())]
+        let tracing = listener.tracing.as_deref();
+        vec![http(key, routes, server_name, forwarded, tracing)]
     };
     let filters = |chain: &Chain| match &chain.target {
         ChainTarget::Http(table) => {
             let server_name = chain.tls.as_ref().map(|tls| tls.server_name.as_deref());
-            serve(table, server_name.map(|name| name.unwrap_or("*")))
+            let forwarded = forwarded(chain);
+            serve(
+                table,
+                server_name.map(|name| name.unwrap_or("*")),
+                forwarded,
+            )
         }
         ChainTarget::Destination => {
             let destination = DestinationKey {
@@ -84,7 +90,7 @@ pub fn listener(
             });
             let shared_chain = pb::FilterChain {
                 name: on_demand::CHAIN.to_owned(),
-                filters: serve(shared.table, Some("%REQUESTED_SERVER_NAME%")),
+                filters: serve(shared.table, Some("%REQUESTED_SERVER_NAME%"), None),
                 transport_socket: Some(transport_socket(on_demand::context(HTTP_PROTOCOLS))),
                 transport_socket_connect_timeout: Some(wire::duration(HANDSHAKE)),
                 ..Default::default()
@@ -160,16 +166,25 @@ fn filter_chain(chain: &Chain, filters: Vec<pb::Filter>) -> pb::FilterChain {
     out
 }
 
+/// What is sent to backends about the certificates of a chain's clients.
+fn forwarded(chain: &Chain) -> Option<ForwardedCertificate> {
+    match &chain.tls.as_ref()?.mode {
+        TlsMode::Terminate(termination) => termination.clients.as_ref()?.forwarded,
+        TlsMode::Passthrough => None,
+    }
+}
+
 fn http(
     key: &ListenerKey,
     routes: Routes<'_>,
     listener: Option<&str>,
+    forwarded: Option<ForwardedCertificate>,
     tracing: Option<&Tracing>,
 ) -> pb::Filter {
     pb::Filter {
         name: "envoy.filters.network.http_connection_manager".to_owned(),
         config_type: Some(pb::filter::ConfigType::TypedConfig(pack_any(
-            hcm::connection_manager(names::listener(key), routes, listener, tracing),
+            hcm::connection_manager(names::listener(key), routes, listener, forwarded, tracing),
         ))),
     }
 }
@@ -228,15 +243,24 @@ fn transport_socket(context: tls::DownstreamTlsContext) -> core::TransportSocket
 /// The CAs are a resource of their own, so that a rotated CA doesn't replace the chain. Until Envoy has them, it closes
 /// all connections.
 fn validation(clients: &ClientValidation) -> ValidationContextType {
-    let authorities = secret::reference(names::trust_bundle(&clients.authorities));
-    if !clients.optional {
+    let verification = match clients.untrusted {
+        true => TrustChainVerification::AcceptUntrusted,
+        false => TrustChainVerification::VerifyTrustChain,
+    };
+    let settings = tls::CertificateValidationContext {
+        trust_chain_verification: verification.into(),
+        only_verify_leaf_cert_crl: clients.revocable_leaf,
+        ..Default::default()
+    };
+    let Some(authorities) = &clients.authorities else {
+        return ValidationContextType::ValidationContext(settings);
+    };
+    let authorities = secret::reference(names::trust_bundle(authorities));
+    if settings == tls::CertificateValidationContext::default() {
         return ValidationContextType::ValidationContextSdsSecretConfig(authorities);
     }
     ValidationContextType::CombinedValidationContext(CombinedCertificateValidationContext {
-        default_validation_context: Some(tls::CertificateValidationContext {
-            trust_chain_verification: TrustChainVerification::AcceptUntrusted.into(),
-            ..Default::default()
-        }),
+        default_validation_context: Some(settings),
         validation_context_sds_secret_config: Some(authorities),
         ..Default::default()
     })

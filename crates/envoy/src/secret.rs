@@ -27,6 +27,7 @@ pub fn trust_bundle(key: &TrustBundleKey, bundle: &TrustBundle) -> tls::Secret {
         r#type: Some(tls::secret::Type::ValidationContext(
             tls::CertificateValidationContext {
                 trusted_ca: Some(inline(&bundle.certificates)),
+                crl: bundle.revoked.as_deref().map(inline),
                 ..Default::default()
             },
         )),

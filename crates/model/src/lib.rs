@@ -55,8 +55,8 @@ pub use fleet::{
 };
 pub use headers::{HOP_BY_HOP, INTERNAL};
 pub use listener::{
-    Chain, ChainTarget, ChainTls, ClientValidation, Listener, ListenerKey, Termination, TlsMode,
-    WeightedBackend,
+    Chain, ChainTarget, ChainTls, ClientValidation, ForwardedCertificate, Listener, ListenerKey,
+    Termination, TlsMode, WeightedBackend,
 };
 pub use object_name::{dns_label, name_hash};
 pub use pod_service::{PodService, PodServiceChange, PodServiceId, XBACKEND_LABEL};

@@ -81,10 +81,32 @@ pub struct Termination {
 /// How clients' certificates are verified.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientValidation {
-    /// The CAs, one of which must have issued a client's certificate.
-    pub authorities: TrustBundleKey,
-    /// Whether clients are accepted without a certificate, and with one that can't be verified.
+    /// The CAs, one of which must have issued a client's certificate. `None` only if [`ClientValidation::untrusted`].
+    pub authorities: Option<TrustBundleKey>,
+    /// Whether clients are accepted without a certificate.
     pub optional: bool,
+    /// Whether clients are accepted with a certificate that can't be verified.
+    pub untrusted: bool,
+    /// Whether only the client's own certificate is looked up in the lists of revoked certificates, if there are any. If
+    /// false, there must be a list for each CA of its chain.
+    pub revocable_leaf: bool,
+    /// What about the certificate is sent to backends in `x-forwarded-client-cert`; `None`: the header is removed.
+    pub forwarded: Option<ForwardedCertificate>,
+}
+
+/// The parts of a client's certificate that are sent to backends, beside its hash.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ForwardedCertificate {
+    /// The subject.
+    pub subject: bool,
+    /// The whole certificate.
+    pub certificate: bool,
+    /// The whole chain.
+    pub chain: bool,
+    /// The DNS names.
+    pub dns: bool,
+    /// The first URI.
+    pub uri: bool,
 }
 
 /// Where a chain sends its connections. Destinations are rows by [`DestinationKey`](crate::DestinationKey).

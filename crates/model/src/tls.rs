@@ -64,6 +64,13 @@ pub enum TrustBundleKey {
     },
     /// The CA certificates in a Secret.
     Secret(CertificateKey),
+    /// The CA certificates in a Secret, with the lists of revoked certificates in another.
+    Revocable {
+        /// The Secret with the CA certificates.
+        authorities: CertificateKey,
+        /// The Secret with the lists.
+        revoked: CertificateKey,
+    },
     /// Verifies a gateway's clients.
     Clients {
         /// Namespace of the gateway.
@@ -75,13 +82,18 @@ pub enum TrustBundleKey {
     },
 }
 
-/// `ca:namespace/name`, `ca:xbackend:namespace/name`, `ca:secret:namespace/name`, `clients:namespace/gateway` or `clients:namespace/gateway:port`.
+/// `ca:namespace/name`, `ca:xbackend:namespace/name`, `ca:secret:namespace/name`,
+/// `ca:secret:namespace/name,crl:namespace/name`, `clients:namespace/gateway` or `clients:namespace/gateway:port`.
 impl fmt::Display for TrustBundleKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Policy(policy) => write!(f, "ca:{policy}"),
             Self::XBackend { namespace, name } => write!(f, "ca:xbackend:{namespace}/{name}"),
             Self::Secret(secret) => write!(f, "ca:secret:{secret}"),
+            Self::Revocable {
+                authorities,
+                revoked,
+            } => write!(f, "ca:secret:{authorities},crl:{revoked}"),
             Self::Clients {
                 namespace,
                 gateway,
@@ -99,6 +111,8 @@ impl fmt::Display for TrustBundleKey {
 pub struct TrustBundle {
     /// PEM, without duplicates. Never empty.
     pub certificates: Arc<[u8]>,
+    /// The lists of revoked certificates, PEM, all of which parse. `None`: no certificate is revoked.
+    pub revoked: Option<Arc<[u8]>>,
 }
 
 /// The versions of TLS that clients may use.

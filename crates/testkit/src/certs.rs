@@ -5,8 +5,9 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result};
 use rcgen::{
-    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa,
-    KeyPair, KeyUsagePurpose, SanType,
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, CertifiedIssuer, DnType,
+    ExtendedKeyUsagePurpose, IsCa, KeyIdMethod, KeyPair, KeyUsagePurpose, RevokedCertParams,
+    SanType,
 };
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -157,6 +158,47 @@ impl Authority {
             chain: certificate.pem() + &self.intermediates,
             private_key: key.serialize_pem(),
         })
+    }
+}
+
+impl Authority {
+    /// Like [`Authority::issue`], with this serial number.
+    ///
+    /// # Errors
+    /// If a name is invalid.
+    pub fn issue_numbered(&self, serial: u64, names: &[&str]) -> Result<Identity> {
+        let key = KeyPair::generate()?;
+        let mut params = params(names)?;
+        params.use_authority_key_identifier_extension = true;
+        params.serial_number = Some(serial.into());
+        let certificate = params.signed_by(&key, &self.issuer)?;
+        Ok(Identity {
+            chain: certificate.pem() + &self.intermediates,
+            private_key: key.serialize_pem(),
+        })
+    }
+
+    /// A list that revokes the certificates with these serial numbers, PEM.
+    ///
+    /// # Errors
+    /// If the list can't be signed.
+    pub fn revocations(&self, serials: &[u64]) -> Result<String> {
+        let at = rcgen::date_time_ymd(2020, 1, 1);
+        let revoked = serials.iter().map(|&serial| RevokedCertParams {
+            serial_number: serial.into(),
+            revocation_time: at,
+            reason_code: None,
+            invalidity_date: None,
+        });
+        let list = CertificateRevocationListParams {
+            this_update: at,
+            next_update: rcgen::date_time_ymd(3000, 1, 1),
+            crl_number: 1.into(),
+            issuing_distribution_point: None,
+            revoked_certs: revoked.collect(),
+            key_identifier_method: KeyIdMethod::Sha256,
+        };
+        Ok(list.signed_by(&self.issuer)?.pem()?)
     }
 }
 

@@ -7,6 +7,7 @@
 mod access;
 mod balancing;
 mod class;
+mod clients;
 mod conditions;
 mod cors;
 mod findings;
@@ -36,7 +37,7 @@ use std::sync::Arc;
 
 use sesame_api::{Kind, LoadBalancerStatus, ObjectKey, ObjectStatus};
 use sesame_engine::{Builder, Index, Reader, Table};
-use sesame_model::{CertificateKey, ClusterKey};
+use sesame_model::{CertificateKey, ClusterKey, TrustBundle, TrustBundleKey};
 
 use self::conditions::Conditions;
 use self::findings::{About, Finding};
@@ -62,6 +63,8 @@ pub(crate) struct Read {
     pub(crate) by_secret: Index<ObjectKey, References, CertificateKey>,
     /// The Secrets with CA certificates that they refer to.
     pub(crate) by_authority: Index<ObjectKey, References, ObjectKey>,
+    /// The Secrets with lists of revoked certificates.
+    pub(crate) by_revoked: Index<ObjectKey, References, CertificateKey>,
 }
 
 /// An HTTPProxy in the tree of a root: the HTTPProxy, and the root.
@@ -80,6 +83,8 @@ struct Included {
 #[derive(Clone, Copy)]
 pub(crate) struct Stages {
     pub(crate) contribution: Contribution,
+    /// CA certificates with lists of revoked certificates.
+    pub(crate) trust_bundles: Table<TrustBundleKey, TrustBundle>,
     ours: Table<ObjectKey, References>,
     fragments: Table<ObjectKey, Fragment>,
     /// The root of each host.
@@ -114,7 +119,11 @@ pub(crate) fn read(b: &mut Builder, inputs: &Inputs) -> Read {
         }),
         by_authority: b.index(ours, "http_proxies by authority", |_, of| {
             let authorities = of.clusters.iter().filter_map(services::authorities);
+            let authorities = authorities.chain(of.clients.as_ref().map(clients::object));
             BTreeSet::from_iter(authorities).into_iter().collect()
+        }),
+        by_revoked: b.index(ours, "http_proxies by revoked", |_, of| {
+            Vec::from_iter(of.revoked.clone())
         }),
     }
 }
@@ -253,6 +262,7 @@ pub(crate) fn stages(b: &mut Builder, inputs: &Inputs, read: Read, sources: Sour
     };
     Stages {
         contribution,
+        trust_bundles: clients::trust_bundles(b, hosts, sources),
         ours,
         fragments,
         owners,

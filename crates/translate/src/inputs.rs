@@ -21,6 +21,7 @@ use crate::shared::certificates::{CHAIN, PRIVATE_KEY, SecretData};
 use crate::shared::delegation::{self, Delegations};
 use crate::shared::namespaces::Labels;
 use crate::shared::parameters::KEY;
+use crate::shared::revocations::REVOKED;
 use crate::shared::services::{self, Service, Slice};
 
 /// The input tables.
@@ -370,11 +371,11 @@ impl InputObject for sesame_api::EndpointSlice {
 impl InputObject for sesame_api::Secret {
     type Row = SecretData;
 
-    /// Stores only the certificate, its key and CA certificates.
+    /// Stores only the certificate, its key, CA certificates and lists of revoked certificates.
     fn row(self) -> Option<SecretData> {
         let mut data: BTreeMap<String, Arc<[u8]>> = BTreeMap::new();
         for (name, bytes) in self.data.unwrap_or_default() {
-            if [CHAIN, PRIVATE_KEY, AUTHORITIES].contains(&name.as_str()) {
+            if [CHAIN, PRIVATE_KEY, AUTHORITIES, REVOKED].contains(&name.as_str()) {
                 data.insert(name, bytes.0.into());
             }
         }

@@ -180,6 +180,7 @@ pub fn stages(b: &mut Builder) -> Pipeline {
         backends: backends.backends,
         certificates: certificate_states,
         authorities,
+        revocations: authorities::revocations(b, &inputs, proxies.by_revoked.into()),
     };
     let addresses = default_fleet::addresses(b, &inputs);
     let ingress_stages = ingress::stages(b, &inputs, ingresses, of_default_fleet, addresses);
@@ -480,6 +481,7 @@ pub fn stages(b: &mut Builder) -> Pipeline {
             xbackends.trust_bundles,
             gateways.trust_bundles,
             bundles_of_secrets,
+            proxy_stages.trust_bundles,
         ],
     );
     Pipeline {

@@ -1,6 +1,6 @@
 //! Shared by all configuration sources: listeners, ports, hosts, connections and datagrams, which merge the rows of
 //! all sources; the fleet of objects without a Gateway; hostnames and wildcards, references, grants and delegations, certificates,
-//! client certificates, CAs, Services and their annotations, the Services of XBackends; durations and expressions.
+//! client certificates, CAs, lists of revoked certificates, Services and their annotations, the Services of XBackends; durations and expressions.
 
 pub(crate) mod authorities;
 pub mod certificates;
@@ -23,6 +23,7 @@ pub mod pod_services;
 pub(crate) mod ports;
 pub mod precedence;
 pub mod regex;
+pub(crate) mod revocations;
 pub mod service_annotations;
 pub mod services;
 pub(crate) mod wildcards;

@@ -54,7 +54,8 @@ impl Names {
         sesame
     }
 
-    fn envoy(&self) -> PathBuf {
+    /// This Envoy.
+    pub(crate) fn envoy(&self) -> PathBuf {
         self.dir.path().join("envoy")
     }
 }

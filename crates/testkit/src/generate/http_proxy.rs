@@ -77,9 +77,20 @@ fn object(api_version: &'static str, kind: &'static str, metadata: Json, spec: J
 }
 
 fn virtual_host() -> Json {
+    let forwarded = record(vec![
+        ("subject", may(0.5, boolean())),
+        ("cert", may(0.5, boolean())),
+        ("chain", may(0.5, boolean())),
+        ("dns", may(0.5, boolean())),
+        ("uri", may(0.5, boolean())),
+    ]);
     let validation = record(vec![
         ("caSecret", may(0.8, ingress::secret_name())),
+        ("skipClientCertValidation", may(0.3, boolean())),
         ("optionalClientCertificate", may(0.3, boolean())),
+        ("crlSecret", may(0.4, ingress::secret_name())),
+        ("crlOnlyVerifyLeafCert", may(0.3, boolean())),
+        ("forwardClientCertificate", may(0.4, forwarded)),
     ]);
     let terminate = record(vec![
         ("secretName", may(0.95, ingress::secret_name())),
@@ -92,7 +103,7 @@ fn virtual_host() -> Json {
             may(0.2, any_of(&["1.2", "1.3", "7"])),
         ),
         ("enableFallbackCertificate", may(0.05, boolean())),
-        ("clientValidation", may(0.05, validation)),
+        ("clientValidation", may(0.2, validation)),
     ]);
     let tls = prop_oneof![5 => terminate, 1 => just(json!({"passthrough": true}))];
     let authorization = record(vec![(

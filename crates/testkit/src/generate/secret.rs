@@ -53,7 +53,10 @@ fn secret_of(metadata: Json) -> Json {
     (metadata, type_, pair, fields)
         .prop_map(|(metadata, type_, pair, fields)| {
             let (chain, key) = &pairs[pair];
-            let mut data = json!({"tls.crt": chain, "tls.key": key, "ca.crt": chain});
+            let lists = &*LISTS;
+            let list = &lists[pair % lists.len()];
+            let mut data =
+                json!({"tls.crt": chain, "tls.key": key, "ca.crt": chain, "crl.pem": list});
             let gone: &[&str] = match fields.as_str() {
                 Some("no chain") => &["tls.crt"],
                 Some("no key") => &["tls.key"],
@@ -73,6 +76,23 @@ fn secret_of(metadata: Json) -> Json {
         })
         .boxed()
 }
+
+/// Lists of revoked certificates, valid and invalid, generated once.
+static LISTS: LazyLock<Vec<String>> = LazyLock::new(|| {
+    let authority = Authority::new().expect("an authority");
+    let list = authority.revocations(&[1, 2]).expect("a list");
+    let empty = authority.revocations(&[]).expect("a list");
+    vec![
+        list.clone(),
+        format!("{empty}{list}"),
+        list.replace('\n', "\r\n"),
+        one_line(&list),
+        String::new(),
+        "junk".to_owned(),
+        list.replace("-----\nM", "-----\nA"),
+        list[..list.len() / 2].to_owned(),
+    ]
+});
 
 /// Certificate chains and keys, generated once.
 static PAIRS: LazyLock<Vec<(String, String)>> = LazyLock::new(pairs);

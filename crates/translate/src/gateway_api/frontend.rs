@@ -140,8 +140,11 @@ fn client_state(
     ClientState {
         validation: accepted.map(|optional| {
             Arc::new(ClientValidation {
-                authorities: key,
+                authorities: Some(key),
                 optional,
+                untrusted: optional,
+                revocable_leaf: false,
+                forwarded: None,
             })
         }),
         unresolved: Problem::merge(unresolved),
@@ -211,7 +214,7 @@ impl FrontendState {
             let validation = clients.validation.as_ref().ok()?;
             let of = clients.authorities.iter().cloned();
             let bundle = authorities::bundle(reader, authorities, of)?;
-            Some((validation.authorities.clone(), bundle))
+            Some((validation.authorities.clone()?, bundle))
         });
         bundles.collect()
     }

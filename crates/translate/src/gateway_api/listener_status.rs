@@ -160,7 +160,8 @@ fn rejected(
         .or_else(|| {
             let certificates = listener.certificates.iter().map(ToString::to_string);
             let bundle = listener.clients.as_ref();
-            let bundle = bundle.map(|clients| clients.authorities.to_string());
+            let bundle = bundle.and_then(|clients| clients.authorities.as_ref());
+            let bundle = bundle.map(ToString::to_string);
             let mut names = certificates.chain(bundle);
             names.find_map(|name| reader.get(inputs.rejections, &key(RejectedKind::Secret, name)))
         })

@@ -58,6 +58,7 @@ impl About {
     pub(super) const DUPLICATE_HOST: Self = Self("VirtualHostError", "DuplicateHost");
     pub(super) const TLS: Self = Self("TLSError", "InvalidTLS");
     pub(super) const CERTIFICATE: Self = Self("TLSError", "InvalidCertificate");
+    pub(super) const CLIENTS: Self = Self("TLSError", "InvalidClientValidation");
     pub(super) const TCP: Self = Self("TCPProxyError", "InvalidTCPProxy");
     pub(super) const TCP_BALANCING: Self = Self("TCPProxyError", "InvalidLoadBalancerPolicy");
     pub(super) const TCP_INCLUDE: Self = Self("TCPProxyIncludeError", "InvalidInclude");

@@ -7,7 +7,7 @@ use sesame_model::{CertificateKey, ClusterKey};
 use super::findings::{Finding, Findings};
 use super::route::{self, OwnRoute};
 use super::tcp::{self, TcpTargets};
-use super::{host, includes};
+use super::{clients, host, includes};
 use crate::inputs::Inputs;
 use crate::shared::default_fleet::Sources;
 
@@ -18,6 +18,10 @@ pub(crate) struct References {
     pub(super) clusters: Box<[ClusterKey]>,
     /// The certificate of its host.
     pub(super) certificate: Option<CertificateKey>,
+    /// The CA certificates that verify its clients.
+    pub(super) clients: Option<CertificateKey>,
+    /// The lists of its clients' revoked certificates.
+    pub(super) revoked: Option<CertificateKey>,
 }
 
 /// Reads what an HTTPProxy refers to.
@@ -42,6 +46,8 @@ pub(super) fn references(reader: &mut Reader<'_>, inputs: Inputs, proxy: &HTTPPr
     References {
         clusters: clusters.into(),
         certificate: host::certificate(proxy),
+        clients: clients::authorities(proxy),
+        revoked: clients::revoked(proxy),
     }
 }
 

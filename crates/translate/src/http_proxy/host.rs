@@ -7,13 +7,11 @@ use sesame_engine::Reader;
 use sesame_model::{CertificateKey, Cors, SourceFilter, Termination, TlsVersion, TlsVersions};
 
 use super::findings::{About, Finding, Findings};
-use super::services::not_delegated;
-use super::{access, cors, unsupported};
+use super::{access, clients, cors, unsupported};
 use crate::inputs::Inputs;
 use crate::settings::Settings;
 use crate::shared::certificates::CertificateState;
 use crate::shared::default_fleet::{self, Sources};
-use crate::shared::delegation;
 use crate::shared::listeners::{ListenerPoint, Protocol};
 use crate::shared::precedence::{Seniority, Source};
 
@@ -76,12 +74,7 @@ pub(super) fn obstacle(proxy: &HTTPProxy, owner: Option<&ObjectKey>) -> Option<F
 /// The certificate of an HTTPProxy's host, permitted or not.
 pub(super) fn certificate(proxy: &HTTPProxy) -> Option<CertificateKey> {
     let tls = proxy.spec.virtual_host.as_deref()?.tls.as_deref()?;
-    let name = tls.secret_name.as_deref()?;
-    let secret = sesame_api::secret_name(&proxy.meta.namespace, name)?;
-    Some(CertificateKey {
-        namespace: secret.namespace,
-        name: secret.name,
-    })
+    clients::secret(proxy, tls.secret_name.as_deref()?)
 }
 
 /// The host of the HTTPProxy that serves it.
@@ -196,8 +189,13 @@ fn tls(
     };
     let field = format!("{FIELD}.tls");
     if tls.passthrough {
-        if tls.secret_name.is_some() {
-            let message = "passthrough and secretName are mutually exclusive; remove one of them";
+        let excluded = [
+            ("secretName", tls.secret_name.is_some()),
+            ("clientValidation", tls.client_validation.is_some()),
+        ];
+        if let Some((other, _)) = excluded.into_iter().find(|(_, used)| *used) {
+            let message =
+                format!("passthrough and {other} are mutually exclusive; remove one of them");
             findings.error(About::TLS, &field, message);
             return HostTls::Invalid;
         }
@@ -210,12 +208,18 @@ fn tls(
     }
     let versions = versions(&field, tls, findings);
     let certificate = usable(reader, of, proxy, &field, findings);
-    let (Ok(versions), Some(certificate)) = (versions, certificate) else {
+    let clients = tls.client_validation.as_deref();
+    let clients = clients.map(|validation| {
+        let field = format!("{field}.clientValidation");
+        clients::read(reader, of, proxy, (&field, validation), findings)
+    });
+    let clients = clients.transpose();
+    let (Ok(versions), Some(certificate), Ok(clients)) = (versions, certificate, clients) else {
         return HostTls::Invalid;
     };
     let termination = Arc::new(Termination {
         certificates: vec![certificate],
-        clients: None,
+        clients,
         versions,
     });
     match forwards {
@@ -233,18 +237,14 @@ fn usable(
     findings: &mut Findings,
 ) -> Option<CertificateKey> {
     let field = format!("{field}.secretName");
-    let Some(certificate) = certificate(proxy) else {
+    let tls = proxy.spec.virtual_host.as_deref()?.tls.as_deref()?;
+    let Some(name) = tls.secret_name.as_deref() else {
         let message = "expected the name of a Secret with a certificate, or namespace/name";
         findings.error(About::TLS, &field, message);
         return None;
     };
-    let namespace = &proxy.meta.namespace;
-    let delegations = inputs.delegations_by_namespace;
-    if !delegation::permitted(reader, delegations, &certificate, namespace) {
-        let message = not_delegated(&certificate, namespace);
-        findings.error(About::CERTIFICATE, &field, message);
-        return None;
-    }
+    let about = (About::CERTIFICATE, field.as_str(), name);
+    let certificate = clients::permitted(reader, inputs, proxy, about, findings).ok()?;
     let message = match reader.get(sources.certificates, &certificate).as_deref() {
         Some(CertificateState::Valid { .. }) => return Some(certificate),
         Some(CertificateState::Invalid(reason)) => format!("Secret {certificate} {reason}"),

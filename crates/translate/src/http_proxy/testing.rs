@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use sesame_api::{HTTPProxy, Kind, Object, ObjectKey, ObjectStatus, SubCondition};
 use sesame_engine::{Batch, Builder, Commit, Engine};
 use sesame_model::{
-    Action, FleetAddress, FleetId, FleetState, HeaderMatch, PathMatch, PathRewrite, QueryMatch,
-    Redirect, RedirectPort, Route, ValueMatch,
+    Action, ClientValidation, FleetAddress, FleetId, FleetState, HeaderMatch, PathMatch,
+    PathRewrite, QueryMatch, Redirect, RedirectPort, Route, TlsMode, ValueMatch,
 };
 
 use crate::pipeline::{self, Pipeline};
@@ -136,6 +136,39 @@ impl World {
                 let name = chain.server_name().unwrap_or("*");
                 let mode = chain.tls.as_ref().map(|tls| &tls.mode);
                 let _ = writeln!(text, "{} {name} {mode:?} {:?}", key.port, chain.target);
+            }
+        }
+        text
+    }
+
+    /// How the clients of each chain are verified, one a line.
+    pub(super) fn clients(&self) -> String {
+        let mut text = String::new();
+        for (_, listener) in self.engine.iter(self.pipeline.outputs.listeners) {
+            for chain in &listener.chains {
+                let TlsMode::Terminate(termination) = (match &chain.tls {
+                    Some(tls) => &tls.mode,
+                    None => continue,
+                }) else {
+                    continue;
+                };
+                let Some(clients) = termination.clients.as_deref() else {
+                    continue;
+                };
+                let ClientValidation {
+                    authorities,
+                    optional,
+                    untrusted,
+                    revocable_leaf,
+                    forwarded,
+                } = clients;
+                let authorities = authorities.as_ref().map(ToString::to_string);
+                let _ = writeln!(
+                    text,
+                    "authorities: {}, optional: {optional}, untrusted: {untrusted}, revocable_leaf: {revocable_leaf}, \
+                     forwarded: {forwarded:?}",
+                    authorities.as_deref().unwrap_or("none")
+                );
             }
         }
         text

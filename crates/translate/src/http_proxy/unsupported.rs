@@ -20,11 +20,6 @@ pub(super) fn of_host(field: &str, host: &HttpProxyVirtualHost, findings: &mut F
         ),
         (global.is_some(), "VirtualHostError", "rateLimitPolicy"),
         (
-            tls.is_some_and(|tls| tls.client_validation.is_some()),
-            "TLSError",
-            "tls.clientValidation",
-        ),
-        (
             tls.is_some_and(|tls| tls.enable_fallback_certificate),
             "TLSError",
             "tls.enableFallbackCertificate",

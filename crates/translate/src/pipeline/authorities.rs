@@ -1,12 +1,15 @@
 //! The objects with CA certificates that policies, XBackends and Gateways refer to.
 
-use sesame_api::{Kind, ObjectKey};
+use std::sync::Arc;
+
+use sesame_api::{Kind, NamespacedName, ObjectKey};
 use sesame_engine::{Builder, Keys, Reader, Table};
 use sesame_model::{CertificateKey, TrustBundle, TrustBundleKey};
 
 use crate::gateway_api::{backend_tls, frontend, xbackend};
 use crate::inputs::Inputs;
 use crate::shared::authorities::{self, AUTHORITIES, AuthorityState, TRUST_BUNDLE};
+use crate::shared::revocations::{self, RevocationState};
 
 /// Declares their states. `proxies` are the Secrets that HTTPProxies refer to.
 pub(super) fn states(
@@ -33,6 +36,24 @@ pub(super) fn states(
     b.derive("authority state", referenced, move |reader, key| {
         Some(read(reader, &inputs, key))
     })
+}
+
+/// Declares the lists of revoked certificates in these Secrets.
+pub(super) fn revocations(
+    b: &mut Builder,
+    inputs: &Inputs,
+    secrets: Keys<CertificateKey>,
+) -> Table<CertificateKey, RevocationState> {
+    let inputs = *inputs;
+    b.derive(
+        "revocation state",
+        secrets,
+        move |reader, key: &CertificateKey| {
+            let name = NamespacedName::new(Arc::clone(&key.namespace), Arc::clone(&key.name));
+            let secret = reader.get(inputs.secrets, &name);
+            Some(revocations::read(secret.as_deref()))
+        },
+    )
 }
 
 /// Declares the trust bundles of Secrets.

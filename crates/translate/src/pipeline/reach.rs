@@ -59,7 +59,7 @@ pub(super) fn trust_bundles_of(
     listener: &Listener,
 ) -> Vec<(FleetId, TrustBundleKey)> {
     let bundles: BTreeSet<_> = terminations(listener)
-        .filter_map(|termination| Some(&termination.clients.as_ref()?.authorities))
+        .filter_map(|termination| termination.clients.as_ref()?.authorities.as_ref())
         .collect();
     bundles
         .into_iter()

@@ -143,6 +143,7 @@ pub(crate) fn bundle(
     let certificates = distinct(certificates.into_iter());
     (!certificates.is_empty()).then(|| TrustBundle {
         certificates: certificates.concat().into_bytes().into(),
+        revoked: None,
     })
 }
 

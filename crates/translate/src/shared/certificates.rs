@@ -34,7 +34,8 @@ const MAX_CHAIN: usize = 100;
 pub struct SecretData {
     /// The Secret's type.
     pub type_: Arc<str>,
-    /// [`CHAIN`], [`PRIVATE_KEY`] and [`AUTHORITIES`](super::authorities::AUTHORITIES), if present.
+    /// [`CHAIN`], [`PRIVATE_KEY`], [`AUTHORITIES`](super::authorities::AUTHORITIES) and
+    /// [`REVOKED`](super::revocations::REVOKED), if present.
     pub data: BTreeMap<String, Arc<[u8]>>,
 }
 

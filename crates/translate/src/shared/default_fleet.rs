@@ -23,6 +23,7 @@ use crate::shared::listeners::{
     AllowedNamespaces, AttachPoints, ListenerId, ListenerPoint, ListenerRef, Protocol,
 };
 use crate::shared::ports::Terminations;
+use crate::shared::revocations::RevocationState;
 use crate::shared::services::RoutedBackend;
 
 /// The port of the HTTP listener.
@@ -60,6 +61,8 @@ pub(crate) struct Sources {
     pub(crate) certificates: Table<CertificateKey, CertificateState>,
     /// Objects with CA certificates that objects refer to.
     pub(crate) authorities: Table<ObjectKey, AuthorityState>,
+    /// Lists of revoked certificates that objects refer to.
+    pub(crate) revocations: Table<CertificateKey, RevocationState>,
 }
 
 /// What all sources contribute.

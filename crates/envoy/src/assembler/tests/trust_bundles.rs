@@ -11,6 +11,7 @@ fn a_trust_bundle_is_sent_to_the_fleets_that_refer_to_it() {
     });
     let bundle = |content: u8| TrustBundle {
         certificates: vec![content].into(),
+        revoked: None,
     };
     let mut changes = Vec::new();
     let mut commit = |fill: &dyn Fn(&Inputs, &mut Batch)| {

@@ -6,7 +6,7 @@ use crate::settings::Mode;
 const ROUTES: &str = "routes: [{services: [{name: one, port: 80}]}, {conditions: [{prefix: /open}], services: [{name: two, port: 80}], permitInsecure: true}]";
 
 /// A Secret with a certificate.
-fn secret(namespace: &str) -> serde_json::Value {
+pub(super) fn secret(namespace: &str) -> serde_json::Value {
     let key = rcgen::KeyPair::generate().expect("a key");
     let certificate = rcgen::CertificateParams::new(vec!["a.com".to_owned()]).expect("parameters");
     let certificate = certificate.self_signed(&key).expect("a certificate").pem();
@@ -19,7 +19,7 @@ fn secret(namespace: &str) -> serde_json::Value {
     })
 }
 
-fn with_tls(tls: &str) -> String {
+pub(super) fn with_tls(tls: &str) -> String {
     format!("{{virtualhost: {{fqdn: a.com, tls: {tls}}}, {ROUTES}}}")
 }
 
@@ -165,6 +165,10 @@ fn invalid_tls_serves_no_requests_with_tls() {
         (
             "{secretName: cert, passthrough: true}",
             "spec.virtualhost.tls: passthrough and secretName",
+        ),
+        (
+            "{clientValidation: {caSecret: cert}, passthrough: true}",
+            "spec.virtualhost.tls: passthrough and clientValidation",
         ),
         (
             "{passthrough: true}",
