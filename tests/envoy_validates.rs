@@ -178,6 +178,7 @@ fn forwarding(cluster: &ClusterKey) -> Route {
         })),
     }));
     route.policy = Some(Arc::new(RoutePolicy {
+        jwt: None,
         sources: Some(SourceFilter {
             allow: true,
             ranges: [("10.0.0.0", 8, true), ("fd00::", 16, false)]
@@ -225,6 +226,7 @@ fn every_term_of_the_model_is_valid() {
     let routes = VirtualHost {
         listener: None,
         auth: Vec::new(),
+        jwt: None,
         routes: vec![Arc::new(forwarding(&balanced)), Arc::new(answer)],
     };
     let hosts = [sesame_envoy::virtual_host(&host, &routes, &mut |port| port)];

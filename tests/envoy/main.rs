@@ -29,6 +29,7 @@ mod on_demand;
 mod paths;
 mod pods;
 mod proxy_clients;
+mod proxy_tokens;
 mod redirects;
 mod rewrites;
 mod routing;

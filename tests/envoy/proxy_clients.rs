@@ -15,7 +15,7 @@ const XFCC: &str = "x-forwarded-client-cert";
 const FORGED: &str = "Hash=0000";
 
 /// A Secret with these entries.
-fn secret(name: &str, entries: &[(&str, &str)]) -> String {
+pub(crate) fn secret(name: &str, entries: &[(&str, &str)]) -> String {
     let entries = Value::from_iter(entries.iter().copied());
     let secret = json!({
         "apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, "stringData": entries,

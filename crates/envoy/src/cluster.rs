@@ -27,8 +27,8 @@ use envoy_types::pb::envoy::r#type::v3::Percent;
 use envoy_types::pb::google::protobuf::BoolValue;
 use envoy_types::util::pack_any;
 use sesame_model::{
-    Authorities, CertificateName, Cluster, ClusterKey, ConnectionLimits, DestinationKey, Discovery,
-    ExternalHost, Protocol, RetryLimit, UpstreamTls, Verification,
+    AddressFamilies, Authorities, CertificateName, Cluster, ClusterKey, ConnectionLimits,
+    DestinationKey, Discovery, ExternalHost, Protocol, RetryLimit, UpstreamTls, Verification,
 };
 
 use crate::{endpoint, names, secret, wire};
@@ -136,7 +136,13 @@ fn with_dns(name: String, host: &ExternalHost) -> pb::Cluster {
         })),
     };
     let dns = DnsCluster {
-        dns_lookup_family: DnsLookupFamily::All.into(),
+        dns_lookup_family: match host.families {
+            AddressFamilies::All => DnsLookupFamily::All,
+            AddressFamilies::Auto => DnsLookupFamily::Auto,
+            AddressFamilies::V4 => DnsLookupFamily::V4Only,
+            AddressFamilies::V6 => DnsLookupFamily::V6Only,
+        }
+        .into(),
         respect_dns_ttl: true,
         dns_min_refresh_rate: Some(wire::duration(MIN_REFRESH)),
         all_addresses_in_single_endpoint: true,

@@ -14,6 +14,7 @@ use envoy_types::pb::envoy::extensions::filters::http::composite::v3::Composite;
 use envoy_types::pb::envoy::extensions::filters::http::cors::v3::Cors;
 use envoy_types::pb::envoy::extensions::filters::http::rbac::v3::Rbac;
 use envoy_types::pb::envoy::extensions::filters::http::router::v3::Router;
+use envoy_types::pb::envoy::extensions::filters::http::set_filter_state::v3 as set_filter_state;
 use envoy_types::pb::envoy::extensions::filters::http::stateful_session::v3::StatefulSession;
 use envoy_types::pb::envoy::extensions::filters::network::http_connection_manager::v3 as pb;
 use envoy_types::util::pack_any;
@@ -35,6 +36,10 @@ pub(crate) const ROUTE_AUTH: &str = "auth.route";
 pub(crate) const SOURCES: &str = "envoy.filters.http.rbac";
 /// The filter for the rate of requests; routes enable it.
 pub(crate) const RATE: &str = "envoy.filters.http.local_ratelimit";
+/// The filter that sets which token a route requires; routes enable it.
+pub(crate) const JWT_PROVIDER: &str = "jwt.provider";
+/// The filter for JSON Web Tokens; hosts enable it.
+pub(crate) const JWT: &str = "jwt";
 /// The session persistence filter; routes enable it.
 pub(crate) const STATEFUL_SESSION: &str = "envoy.filters.http.stateful_session";
 
@@ -190,6 +195,8 @@ fn filters() -> Vec<pb::HttpFilter> {
         filter(CORS, Cors::default(), true),
         filter(SOURCES, Rbac::default(), true),
         filter(RATE, route::no_rate(), true),
+        filter(JWT_PROVIDER, set_filter_state::Config::default(), true),
+        filter(JWT, Composite::default(), true),
         filter(ROUTE_AUTH, Composite::default(), true),
         filter(STATEFUL_SESSION, StatefulSession::default(), true),
         filter(

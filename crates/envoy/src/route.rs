@@ -10,6 +10,7 @@ mod auth;
 mod cors;
 mod forward;
 mod headers;
+mod jwt;
 mod matching;
 mod options;
 mod policy;

@@ -31,14 +31,17 @@ pub enum BackendName {
         /// Name of the XBackend.
         name: Arc<str>,
     },
+    /// A host outside the cluster, which no object stands for.
+    Host(Arc<ExternalHost>),
 }
 
 impl BackendName {
-    /// The name of the object.
+    /// The name of the object, or of the host.
     pub fn object(&self) -> &Arc<str> {
         match self {
             Self::ServicePort { service, .. } => service,
             Self::XBackend { name } => name,
+            Self::Host(host) => &host.hostname,
         }
     }
 }
@@ -68,9 +71,7 @@ impl ClusterKey {
             (TlsSettings::Verified(validation), _) => {
                 TrustBundleKey::Secret(validation.authorities.clone())
             }
-            (TlsSettings::Own, BackendName::ServicePort { .. }) | (TlsSettings::Unverified, _) => {
-                return None;
-            }
+            (TlsSettings::Own, _) | (TlsSettings::Unverified, _) => return None,
         })
     }
 
@@ -154,7 +155,8 @@ pub struct NamedAuthorities {
     pub names: Vec<Arc<str>>,
 }
 
-/// `namespace/service:port` or `xbackend:namespace/name`, followed by the policy, if any: `shop/api:80?protocol=h2`.
+/// `namespace/service:port`, `xbackend:namespace/name` or `host:namespace/host:port`, followed by the policy, if any:
+/// `shop/api:80?protocol=h2`.
 impl fmt::Display for ClusterKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let namespace = &self.namespace;
@@ -163,6 +165,7 @@ impl fmt::Display for ClusterKey {
                 write!(f, "{namespace}/{service}:{port}")?;
             }
             BackendName::XBackend { name } => write!(f, "xbackend:{namespace}/{name}")?,
+            BackendName::Host(host) => write!(f, "host:{namespace}/{host}")?,
         }
         match &self.policy {
             Some(policy) => write!(f, "?{policy}"),
@@ -252,12 +255,41 @@ pub enum Discovery {
 }
 
 /// A host outside the cluster.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ExternalHost {
     /// A fully qualified domain name, without a trailing dot.
     pub hostname: Arc<str>,
     /// The port of all addresses.
     pub port: u16,
+    /// The addresses to use.
+    pub families: AddressFamilies,
+}
+
+/// `example.com:443`, or `example.com:443,v4` with other addresses than all.
+impl fmt::Display for ExternalHost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let families = match self.families {
+            AddressFamilies::All => "",
+            AddressFamilies::Auto => ",auto",
+            AddressFamilies::V4 => ",v4",
+            AddressFamilies::V6 => ",v6",
+        };
+        write!(f, "{}:{}{families}", self.hostname, self.port)
+    }
+}
+
+/// The addresses of a host to use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum AddressFamilies {
+    /// IPv4 and IPv6.
+    #[default]
+    All,
+    /// IPv6, or IPv4 if there are no IPv6 addresses.
+    Auto,
+    /// IPv4.
+    V4,
+    /// IPv6.
+    V6,
 }
 
 /// The protocol used with endpoints.

@@ -28,6 +28,7 @@ mod datagrams;
 mod destination;
 mod fleet;
 mod headers;
+mod jwt;
 mod listener;
 mod object_name;
 mod pod_service;
@@ -39,9 +40,9 @@ mod tracing;
 
 pub use auth::{AuthProtocol, ExternalAuth, MAX_HOST_AUTH};
 pub use backend::{
-    Authorities, BackendName, CertificateName, Cluster, ClusterKey, ClusterPolicy, Discovery,
-    Endpoint, Endpoints, ExternalHost, NamedAuthorities, Protocol, RetryLimit, TlsSettings,
-    UpstreamTls, Verification,
+    AddressFamilies, Authorities, BackendName, CertificateName, Cluster, ClusterKey, ClusterPolicy,
+    Discovery, Endpoint, Endpoints, ExternalHost, NamedAuthorities, Protocol, RetryLimit,
+    TlsSettings, UpstreamTls, Verification,
 };
 pub use connection::{
     Balancing, ConnectionLimits, ConnectionSettings, HealthCheck, HttpCheck, SlowStart,
@@ -54,6 +55,7 @@ pub use fleet::{
     Routability, ServiceType, TaintEffect, Toleration, TrafficPolicy, Workload,
 };
 pub use headers::{HOP_BY_HOP, INTERNAL};
+pub use jwt::{JwtKeys, JwtProvider, RemoteKeys};
 pub use listener::{
     Chain, ChainTarget, ChainTls, ClientValidation, ForwardedCertificate, Listener, ListenerKey,
     Termination, TlsMode, WeightedBackend,

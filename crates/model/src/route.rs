@@ -3,7 +3,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::{ClusterKey, ExternalAuth, FleetId, ForwardOptions, RoutePolicy};
+use crate::{ClusterKey, ExternalAuth, FleetId, ForwardOptions, JwtKeys, JwtProvider, RoutePolicy};
 
 /// Identifies a route table: the hosts and routes of all listeners on a port.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -55,15 +55,23 @@ pub struct VirtualHost {
     /// The checks of all requests, in order, at most [`MAX_HOST_AUTH`](crate::MAX_HOST_AUTH). The route is selected after
     /// them, by the request as they changed it. If there are any, the routes match all requests.
     pub auth: Vec<Arc<ExternalAuth>>,
+    /// The issuers of the tokens that [`RoutePolicy::jwt`] of routes requires.
+    pub jwt: Option<Arc<[JwtProvider]>>,
     /// In order; the first match applies. Without a match, the response is 404.
     pub routes: Vec<Arc<Route>>,
 }
 
 impl VirtualHost {
-    /// The clusters that get its requests, copies of them, or checks.
+    /// The clusters that get its requests, copies of them, or checks, and those with keys that verify tokens.
     pub fn clusters(&self) -> impl Iterator<Item = &ClusterKey> {
         let of_routes = self.routes.iter().flat_map(|route| route.clusters());
-        of_routes.chain(self.auth.iter().map(|auth| &auth.cluster))
+        let of_checks = self.auth.iter().map(|auth| &auth.cluster);
+        let providers = self.jwt.iter().flat_map(|providers| providers.iter());
+        let of_keys = providers.filter_map(|provider| match &provider.keys {
+            JwtKeys::Remote(remote) => Some(&remote.cluster),
+            JwtKeys::Inline(_) => None,
+        });
+        of_routes.chain(of_checks).chain(of_keys)
     }
 }
 

@@ -1,6 +1,7 @@
 //! Options of routes that few routes have.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Options of [`Forward`](crate::Forward).
@@ -70,6 +71,8 @@ pub enum CrossScheme {
 /// Limits on requests.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RoutePolicy {
+    /// The provider of the host whose token a request needs: others get 401 or 403.
+    pub jwt: Option<Arc<str>>,
     /// The addresses of clients whose requests pass; all others get 403.
     pub sources: Option<SourceFilter>,
     /// The rate of requests, for each Envoy.

@@ -11,6 +11,7 @@
 //! | `?pause=2s` | the same, but the body ends after a pause of at most one minute; works with any path |
 //! | `/flaky?key=a&failures=2&code=503` | 503 twice for this key, then 200; `code=reset` resets the connection |
 //! | `/ws` with an upgrade to WebSocket | echoes each message, text or binary |
+//! | a path of [`Backend::document`] | that document |
 //! | an export of spans over OTLP/gRPC | success; the spans are recorded |
 //! | `?set-header=name:value` or header `x-echo-set-header: name:value`, repeatable | the same with these headers |
 
@@ -20,6 +21,7 @@ mod received;
 mod response;
 mod websocket;
 
+use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -27,6 +29,7 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use hyper::body::Bytes;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto;
@@ -68,6 +71,8 @@ struct Shared {
     name: String,
     records: Records,
     flaky: plan::Flaky,
+    /// The responses of [`Backend::document`], by path.
+    documents: Mutex<BTreeMap<String, Bytes>>,
     /// The spans since startup; at most [`MAX_SPANS`].
     spans: Mutex<Vec<Span>>,
     /// WebSockets outlive their HTTP connections.
@@ -75,6 +80,12 @@ struct Shared {
 }
 
 impl Shared {
+    fn document(&self, path: &str) -> Option<Bytes> {
+        let documents = self.documents.lock();
+        let documents = documents.unwrap_or_else(PoisonError::into_inner);
+        documents.get(path).cloned()
+    }
+
     fn record(&self, spans: Vec<Span>) {
         let mut all = self.spans.lock().unwrap_or_else(PoisonError::into_inner);
         let room = MAX_SPANS - all.len();
@@ -118,6 +129,7 @@ impl Backend {
             name: name.to_owned(),
             records: Records::default(),
             flaky: plan::Flaky::default(),
+            documents: Mutex::default(),
             spans: Mutex::default(),
             websockets: Mutex::default(),
         });
@@ -129,6 +141,13 @@ impl Backend {
             stop,
             server,
         })
+    }
+
+    /// Responds to requests for a path with this body from now on.
+    pub fn document(&self, path: &str, body: impl Into<Bytes>) {
+        let documents = self.shared.documents.lock();
+        let mut documents = documents.unwrap_or_else(PoisonError::into_inner);
+        documents.insert(path.to_owned(), body.into());
     }
 
     /// The name in its responses.

@@ -8,5 +8,6 @@ pub mod client;
 pub mod dns;
 pub mod fake_envoy;
 pub mod generate;
+pub mod jwt;
 pub mod loopback;
 pub mod many;

@@ -16,6 +16,7 @@ mod headers;
 mod health;
 mod host;
 mod includes;
+mod jwt;
 mod operators;
 mod policies;
 mod redirect;
@@ -49,6 +50,7 @@ use crate::inputs::Inputs;
 use crate::shared::connections::Backends;
 use crate::shared::default_fleet::{self, Contribution, Sources};
 use crate::shared::hosts::{AttachedHost, Attachments};
+use crate::shared::jwks::JwksEntry;
 use crate::shared::overlaps;
 use crate::shared::ports::Terminations;
 
@@ -65,6 +67,8 @@ pub(crate) struct Read {
     pub(crate) by_authority: Index<ObjectKey, References, ObjectKey>,
     /// The Secrets with lists of revoked certificates.
     pub(crate) by_revoked: Index<ObjectKey, References, CertificateKey>,
+    /// The keys of JSON Web Tokens.
+    pub(crate) by_jwks: Index<ObjectKey, References, JwksEntry>,
 }
 
 /// An HTTPProxy in the tree of a root: the HTTPProxy, and the root.
@@ -125,6 +129,11 @@ pub(crate) fn read(b: &mut Builder, inputs: &Inputs) -> Read {
         by_revoked: b.index(ours, "http_proxies by revoked", |_, of| {
             Vec::from_iter(of.revoked.clone())
         }),
+        by_jwks: b.index(ours, "http_proxies by jwks", |_, of| {
+            BTreeSet::from_iter(of.jwks.iter().cloned())
+                .into_iter()
+                .collect()
+        }),
     }
 }
 
@@ -182,7 +191,8 @@ pub(crate) fn stages(b: &mut Builder, inputs: &Inputs, read: Read, sources: Sour
         move |reader, (proxy, root): &Inclusion| {
             let included = reader.get(included, &(proxy.clone(), root.clone()))?;
             let fragment = reader.get(fragments, proxy)?;
-            let mut findings = rules::findings(&fragment.routes, root, &included.visits);
+            let host = reader.get(hosts, root)?;
+            let mut findings = rules::findings(&fragment.routes, root, &host.jwt, &included.visits);
             findings.extend(included.findings.iter().cloned());
             (!findings.is_empty()).then_some(findings)
         },

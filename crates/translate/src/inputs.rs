@@ -1,6 +1,6 @@
 //! The input tables, and the fields of each object that they store.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use sesame_api::{
@@ -17,11 +17,10 @@ use crate::gateway_api::assigned_ports;
 use crate::gateway_api::parameters::ConfigData;
 use crate::settings::Settings;
 use crate::shared::authorities::AUTHORITIES;
-use crate::shared::certificates::{CHAIN, PRIVATE_KEY, SecretData};
+use crate::shared::certificates::SecretData;
 use crate::shared::delegation::{self, Delegations};
 use crate::shared::namespaces::Labels;
 use crate::shared::parameters::KEY;
-use crate::shared::revocations::REVOKED;
 use crate::shared::services::{self, Service, Slice};
 
 /// The input tables.
@@ -371,14 +370,12 @@ impl InputObject for sesame_api::EndpointSlice {
 impl InputObject for sesame_api::Secret {
     type Row = SecretData;
 
-    /// Stores only the certificate, its key, CA certificates and lists of revoked certificates.
+    /// Stores all entries: an HTTPProxy may refer to any of them for the keys of tokens.
     fn row(self) -> Option<SecretData> {
-        let mut data: BTreeMap<String, Arc<[u8]>> = BTreeMap::new();
-        for (name, bytes) in self.data.unwrap_or_default() {
-            if [CHAIN, PRIVATE_KEY, AUTHORITIES, REVOKED].contains(&name.as_str()) {
-                data.insert(name, bytes.0.into());
-            }
-        }
+        let data = self.data.unwrap_or_default().into_iter();
+        let data = data
+            .map(|(name, bytes)| (name, Arc::from(bytes.0)))
+            .collect();
         Some(SecretData {
             type_: self.type_.unwrap_or_default().into(),
             data,

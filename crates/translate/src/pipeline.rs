@@ -37,7 +37,7 @@ use crate::shared::hosts::{self, Attachments, RouteRules};
 use crate::shared::overlaps;
 use crate::shared::ports::{self, Bind};
 use crate::shared::service_annotations;
-use crate::shared::services::{self, RoutedBackend};
+use crate::shared::services::{self, Backend, RoutedBackend};
 
 /// The declared stages of a translation.
 #[derive(Clone, Copy)]
@@ -161,6 +161,13 @@ pub fn stages(b: &mut Builder) -> Pipeline {
                     }
                 }
                 BackendName::XBackend { name } => xbackend::backend(reader, xbackends, key, name),
+                BackendName::Host(host) => {
+                    let backend = Backend::Serves(services::of_host(key, host));
+                    match key.tls() {
+                        Some(tls) => services::verifiable(reader, authorities, tls, backend),
+                        None => backend,
+                    }
+                }
             };
             let session = xbackend::session(reader, xbackends, key).or_else(|| {
                 targeted
@@ -181,6 +188,7 @@ pub fn stages(b: &mut Builder) -> Pipeline {
         certificates: certificate_states,
         authorities,
         revocations: authorities::revocations(b, &inputs, proxies.by_revoked.into()),
+        jwks: authorities::jwks(b, &inputs, proxies.by_jwks.into()),
     };
     let addresses = default_fleet::addresses(b, &inputs);
     let ingress_stages = ingress::stages(b, &inputs, ingresses, of_default_fleet, addresses);

@@ -1,6 +1,6 @@
 //! Shared by all configuration sources: listeners, ports, hosts, connections and datagrams, which merge the rows of
 //! all sources; the fleet of objects without a Gateway; hostnames and wildcards, references, grants and delegations, certificates,
-//! client certificates, CAs, lists of revoked certificates, Services and their annotations, the Services of XBackends; durations and expressions.
+//! client certificates, CAs, lists of revoked certificates, keys of tokens, Services and their annotations, the Services of XBackends; durations and expressions.
 
 pub(crate) mod authorities;
 pub mod certificates;
@@ -15,6 +15,7 @@ pub(crate) mod grants;
 pub(crate) mod headers;
 pub mod hostname;
 pub mod hosts;
+pub(crate) mod jwks;
 pub mod listeners;
 pub(crate) mod namespaces;
 pub(crate) mod overlaps;

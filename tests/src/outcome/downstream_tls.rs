@@ -43,20 +43,25 @@ fn clients(config: &mut Value, constants: &mut Constants) -> Option<Node> {
     let config = config.as_object_mut()?;
     let required = config.remove("require_client_certificate");
     let context = config.get_mut("common_tls_context")?.as_object_mut()?;
+    let inline = context.remove("validation_context");
     let combined = context.remove("combined_validation_context");
     let mut combined = combined.map(Fields::of);
     let authorities = match &mut combined {
         Some(combined) => combined.take(SECRET),
         None => context.remove(SECRET),
     };
+    if authorities.is_none() && inline.is_none() {
+        return None;
+    }
+    let authorities = authorities.map_or_else(Vec::new, |secret| sds(secret, constants));
     let mut out = vec![
-        ("CAs".to_owned(), Node::List(sds(authorities?, constants))),
+        ("CAs".to_owned(), Node::List(authorities)),
         (
             "required".to_owned(),
             Node::from(required.unwrap_or(false.into())),
         ),
     ];
-    if let Some(combined) = combined {
+    if let Some(combined) = combined.or(inline.map(Fields::of)) {
         combined.rest(&mut out);
     }
     Some(Node::Map(out))

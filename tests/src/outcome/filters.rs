@@ -6,10 +6,11 @@ use super::{Constants, Fields};
 use crate::yaml::Node;
 
 /// The filters that only checked hosts enable.
-const OF_CHECKED_HOSTS: [&str; 3] = [
+const OF_CHECKED_HOSTS: [&str; 4] = [
     "auth.route",
     "envoy.filters.http.cors",
     "envoy.filters.http.stateful_session",
+    "jwt.provider",
 ];
 
 /// The filters of a route by name.

@@ -226,7 +226,12 @@ fn filter_chain(value: Value, port: &str, constants: &mut Constants) -> (String,
         }
         let routes = config["rds"]["route_config_name"].take();
         out.push(("routes".to_owned(), Node::from(routes)));
-        for field in ["tracing", "request_id_extension"] {
+        for field in [
+            "tracing",
+            "request_id_extension",
+            "forward_client_cert_details",
+            "set_current_client_cert_details",
+        ] {
             let value = config.as_object_mut().and_then(|all| all.remove(field));
             out.extend(value.map(|value| (field.to_owned(), Node::from(value))));
         }

@@ -29,7 +29,7 @@ use sesame_model::{AuthProtocol, ExternalAuth, HOP_BY_HOP, HeaderChanges, INTERN
 
 use super::headers::changes;
 use super::matching::regex;
-use super::policy;
+use super::{jwt, policy};
 use crate::{hcm, names, wire};
 
 /// Configuration of [`hcm::ROUTE_AUTH`] for a route.
@@ -54,6 +54,7 @@ pub(super) fn of_host<'a>(
         (hcm::CORS.to_owned(), pack_any(CorsPolicy::default())),
         (hcm::SOURCES.to_owned(), pack_any(RbacPerRoute::default())),
         (hcm::RATE.to_owned(), pack_any(policy::no_rate())),
+        (hcm::JWT_PROVIDER.to_owned(), jwt::of_no_route()),
         (hcm::ROUTE_AUTH.to_owned(), execute(None)),
         (hcm::STATEFUL_SESSION.to_owned(), pack_any(no_session)),
     ])
@@ -103,7 +104,8 @@ fn forget_route() -> core::TypedExtensionConfig {
     )
 }
 
-fn execute(action: Option<composite::ExecuteFilterAction>) -> Any {
+/// The configuration of a composite filter.
+pub(super) fn execute(action: Option<composite::ExecuteFilterAction>) -> Any {
     let on_match = action.map(|action| {
         Box::new(OnMatch {
             on_match: Some(on_match::OnMatch::Action(xds::TypedExtensionConfig {

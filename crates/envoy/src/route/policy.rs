@@ -1,4 +1,4 @@
-//! Limits on requests: the addresses that may send them, and their rate.
+//! Limits on requests: the addresses that may send them, their rate, and their tokens.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -13,6 +13,7 @@ use envoy_types::util::pack_any;
 use rbac::principal::Identifier;
 use sesame_model::{RateLimit, RoutePolicy, SourceFilter, SourceRange};
 
+use super::jwt;
 use super::matching::everything;
 use crate::{hcm, wire};
 
@@ -22,7 +23,9 @@ pub(super) fn filters(policy: &RoutePolicy) -> impl Iterator<Item = (String, Any
     let sources = sources.map(|filter| (hcm::SOURCES.to_owned(), pack_any(self::sources(filter))));
     let rate = policy.rate.as_ref();
     let rate = rate.map(|limit| (hcm::RATE.to_owned(), pack_any(self::rate(limit))));
-    sources.into_iter().chain(rate)
+    let jwt = policy.jwt.as_deref();
+    let jwt = jwt.map(|provider| (hcm::JWT_PROVIDER.to_owned(), jwt::of_route(provider)));
+    sources.into_iter().chain(rate).chain(jwt)
 }
 
 fn sources(filter: &SourceFilter) -> filter::RbacPerRoute {

@@ -14,7 +14,7 @@ use super::headers::{changes, in_order};
 use super::matching::{differs, exact, matches_regex, matching, present};
 use super::redirect::{Origin, redirect};
 use super::tree::Tree;
-use super::{auth, cors, forward, policy, session};
+use super::{auth, cors, forward, jwt, policy, session};
 use crate::{hcm, names, shard};
 
 /// The virtual host of a domain. `visible_port` maps a port in the Gateway's spec to the port that clients see, which
@@ -46,6 +46,11 @@ pub fn virtual_host(
         if let Some(route) = &mut misdirected {
             route.typed_per_filter_config = auth::unchecked(host.auth.len()).collect();
         }
+    }
+    if let Some(providers) = &host.jwt {
+        let filter = jwt::of_host(providers);
+        out.typed_per_filter_config
+            .insert(hcm::JWT.to_owned(), filter);
     }
     match Tree::new(&host.routes) {
         Some(tree) => out.matcher = Some(tree.matcher(misdirected, routes)),

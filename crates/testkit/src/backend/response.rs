@@ -55,6 +55,9 @@ pub(super) async fn handle(
     if head.uri.path() == otlp::EXPORT {
         shared.record(otlp::spans(&body));
     }
+    if let Some(document) = shared.document(head.uri.path()) {
+        return Ok(Response::new(Full::new(document).boxed()));
+    }
     sleep(plan.delay).await;
 
     let echo = |status| respond(status, &received.to_json(&shared.name));

@@ -110,11 +110,6 @@ fn virtual_host() -> Json {
         "extensionRef",
         may(0.9, just(json!({"name": "e1"}))),
     )]);
-    let provider = json!({
-        "name": "j1",
-        "default": true,
-        "localJWKS": {"secretName": "c1", "key": "jwks"},
-    });
     (
         record(vec![
             ("fqdn", must(any_of(pool::HOSTNAMES))),
@@ -122,12 +117,63 @@ fn virtual_host() -> Json {
             ("corsPolicy", may(0.2, cors())),
             ("rateLimitPolicy", may(0.1, rate_limit())),
             ("authorization", may(0.05, authorization)),
-            ("jwtProviders", may(0.05, just(json!([provider])))),
+            ("jwtProviders", may(0.15, list(jwt_provider(), 0..3))),
         ]),
         addresses(),
     )
         .prop_map(merged)
         .boxed()
+}
+
+fn jwt_provider() -> Json {
+    let texts = || mostly(&["me", "https://example.com/"], &["", "%", "ü", "\0"]);
+    let uris = &[
+        "https://keys.example.com/jwks?a=%20",
+        "http://example.com:8080",
+        "https://example.com/a/b",
+    ];
+    let odd = &[
+        "x",
+        "https://",
+        "https://localhost/",
+        "https://10.0.0.1/",
+        "https://a.com/\n",
+    ];
+    let remote = record(vec![
+        ("uri", must(mostly(uris, odd))),
+        ("validation", may(0.3, validation())),
+        ("timeout", may(0.3, ingress::duration())),
+        ("cacheDuration", may(0.3, ingress::duration())),
+        (
+            "dnsLookupFamily",
+            may(0.4, any_of(&["auto", "v4", "v6", "all"])),
+        ),
+    ]);
+    let local = record(vec![
+        ("secretName", must(ingress::secret_name())),
+        ("key", must(mostly(&["jwks"], &["tls.crt", "missing"]))),
+    ]);
+    let keys = prop_oneof![
+        1 => remote.prop_map(|remote| json!({"remoteJWKS": remote})),
+        2 => local.prop_map(|local| json!({"localJWKS": local})),
+    ];
+    let rest = record(vec![
+        ("name", must(mostly(&["j1", "j2"], &["%", "ü", "\0"]))),
+        ("default", may(0.4, boolean())),
+        ("issuer", may(0.5, texts())),
+        ("audiences", may(0.5, list(texts(), 0..3))),
+        ("forwardJWT", may(0.4, boolean())),
+    ]);
+    (rest, keys).prop_map(merged).boxed()
+}
+
+fn jwt_policy() -> Json {
+    prop_oneof![
+        3 => mostly(&["j1", "j2"], &["%", "missing"]).prop_map(|name| json!({"require": name})),
+        1 => just(json!({"disabled": true})),
+        1 => just(json!({})),
+    ]
+    .boxed()
 }
 
 fn cors() -> Json {
@@ -256,10 +302,7 @@ fn http_route() -> Json {
         ("cookieRewritePolicies", may(0.05, cookies())),
         ("rateLimitPolicy", may(0.15, rate_limit())),
         ("internalRedirectPolicy", may(0.15, internal_redirect())),
-        (
-            "jwtVerificationPolicy",
-            may(0.03, just(json!({"require": "j1"}))),
-        ),
+        ("jwtVerificationPolicy", may(0.1, jwt_policy())),
     ]);
     ((fields, action).prop_map(merged), addresses())
         .prop_map(merged)

@@ -57,6 +57,7 @@ fn secret_of(metadata: Json) -> Json {
             let list = &lists[pair % lists.len()];
             let mut data =
                 json!({"tls.crt": chain, "tls.key": key, "ca.crt": chain, "crl.pem": list});
+            data["jwks"] = JWKS[pair % JWKS.len()].as_str().into();
             let gone: &[&str] = match fields.as_str() {
                 Some("no chain") => &["tls.crt"],
                 Some("no key") => &["tls.key"],
@@ -92,6 +93,37 @@ static LISTS: LazyLock<Vec<String>> = LazyLock::new(|| {
         list.replace("-----\nM", "-----\nA"),
         list[..list.len() / 2].to_owned(),
     ]
+});
+
+/// Keys of tokens, valid and invalid.
+static JWKS: LazyLock<Vec<String>> = LazyLock::new(|| {
+    let valid = [
+        // RFC 7517, appendix A.1.
+        json!({"kty": "EC", "crv": "P-256", "use": "enc", "kid": "1",
+            "x": "MKBCTNIcKUSDii11ySs3526iDZ8AiTo7Tu6KPAqv7D4",
+            "y": "4Etl6SRW2YiLUrN5vfvVHuhp7x8PxltmWWlbbM4IFyM"}),
+        json!({"kty": "RSA", "alg": "RS256", "e": "AQAB",
+            "n": "0vx7agoebGcQSuuPiLJXZptN9nndrQmbXEps2aiAFbWhM78LhWx4cbbfAAtVT86zwu1RK7aPFFxuhDR1L6tSoc_BJECPebWKRXjBZ\
+                  CiFV4n3oknjhMstn64tZ_2W-5JsGY4Hc5n9yBXArwl93lqt7_RN5w6Cf0h4QyQ5v-65YGjQR0_FDW2QvzqY368QQMicAtaSqzs8KJ\
+                  ZgnYb9c7d0zgdAZHzu6qMQvRL5hajrn1n91CbOpbISD08qNLyrdkt-bFTWhAI4vMQFh6WeZu0fM4lFd2NcRwr3XPksINHaQ-G_xBn\
+                  iIqbw0Ls1jF44-csFCur-kEgU8awapJzKnqDKgw"}),
+        json!({"kty": "oct", "alg": "HS512", "k": "AyM1SysPpbyDfgZld3umj1qzKObwVMkoqQ-EstJQLr_T"}),
+        json!({"kty": "OKP", "crv": "Ed25519", "x": "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}),
+    ];
+    let invalid = [
+        json!({"kty": "EC", "crv": "P-256", "x": "MKBC", "y": "4Etl"}),
+        json!({"kty": "RSA", "e": "AQAB", "n": "0vx7"}),
+        json!({"kty": "oct", "k": "?"}),
+        json!({"kty": "OKP", "crv": "X25519", "x": "11qY"}),
+        json!({"kty": "AKP", "kid": 1}),
+        json!(null),
+    ];
+    let set = |keys: &[Value]| json!({ "keys": keys }).to_string();
+    let mut sets: Vec<String> = valid.iter().map(|key| set(&[key.clone()])).collect();
+    sets.push(set(&[&valid[..], &invalid[..]].concat()));
+    sets.push(set(&invalid));
+    sets.extend([set(&[]), "junk".to_owned(), "{}".to_owned()]);
+    sets
 });
 
 /// Certificate chains and keys, generated once.

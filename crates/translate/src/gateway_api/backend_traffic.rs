@@ -153,6 +153,7 @@ pub(crate) fn session(
             format!("sesame-session.{namespace}.{service}.{port}")
         }
         BackendName::XBackend { name } => session::xbackend_cookie(namespace, name),
+        BackendName::Host(host) => format!("sesame-session.{namespace}.{host}"),
     };
     session::read(SESSION, persistence, cookie).ok()
 }

@@ -13,8 +13,9 @@ use sesame_api::{
 };
 use sesame_engine::{Builder, Reader, Table};
 use sesame_model::{
-    BackendName, CertificateKey, Cluster, ClusterKey, Discovery, Endpoints, ExternalHost,
-    PodServiceChange, Protocol, Session, TlsSettings, TrustBundle, TrustBundleKey, UpstreamTls,
+    AddressFamilies, BackendName, CertificateKey, Cluster, ClusterKey, Discovery, Endpoints,
+    ExternalHost, PodServiceChange, Protocol, Session, TlsSettings, TrustBundle, TrustBundleKey,
+    UpstreamTls,
 };
 
 use self::pods::Pods;
@@ -28,6 +29,7 @@ use crate::problem::Problem;
 use crate::shared::authorities::{self, AuthorityState};
 use crate::shared::certificates::CertificateState;
 use crate::shared::grants::{Grants, Referrer};
+use crate::shared::hostname;
 use crate::shared::services::{Backend, Service};
 
 const CONSEQUENCE: &str = "requests to the backend fail";
@@ -171,6 +173,7 @@ fn location(
             Ok(Location::Host(Arc::new(ExternalHost {
                 hostname: Arc::clone(&external.hostname),
                 port: spec.port.number,
+                families: AddressFamilies::All,
             })))
         }
         (XBackendType::ExternalHostname, None) => Err(invalid(
@@ -185,18 +188,13 @@ fn location(
     }
 }
 
-/// Refuses names that aren't names of external hosts: `localhost`, where Envoy itself listens, and addresses, in any
-/// form that a resolver may understand. No top-level domain begins with a digit.
 fn check_external(hostname: &str) -> Result<(), Problem> {
-    let last = hostname.rsplit('.').next().unwrap_or_default();
-    let problem = match last {
-        "localhost" => "is the host that Envoy runs on",
-        _ if last.starts_with(|first: char| first.is_ascii_digit()) => "is not a domain name",
-        _ => return Ok(()),
-    };
-    Err(invalid(format!(
-        "spec.externalHostname.hostname: {hostname} {problem}; use the name of an external host"
-    )))
+    match hostname::not_external(hostname) {
+        None => Ok(()),
+        Some(problem) => Err(invalid(format!(
+            "spec.externalHostname.hostname: {hostname} {problem}; use the name of an external host"
+        ))),
+    }
 }
 
 /// The TLS settings, and the unresolved references.

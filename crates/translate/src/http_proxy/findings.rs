@@ -59,6 +59,7 @@ impl About {
     pub(super) const TLS: Self = Self("TLSError", "InvalidTLS");
     pub(super) const CERTIFICATE: Self = Self("TLSError", "InvalidCertificate");
     pub(super) const CLIENTS: Self = Self("TLSError", "InvalidClientValidation");
+    pub(super) const JWT: Self = Self("JWTVerificationError", "InvalidJWTVerification");
     pub(super) const TCP: Self = Self("TCPProxyError", "InvalidTCPProxy");
     pub(super) const TCP_BALANCING: Self = Self("TCPProxyError", "InvalidLoadBalancerPolicy");
     pub(super) const TCP_INCLUDE: Self = Self("TCPProxyIncludeError", "InvalidInclude");
@@ -102,6 +103,11 @@ impl Findings {
     pub(super) fn refuse(&mut self, about: About, field: &str, message: impl AsRef<str>) {
         self.refusals += 1;
         self.error(about, field, message);
+    }
+
+    /// The route, or the whole host, is not served, for an error that is already there.
+    pub(super) fn count_refusal(&mut self) {
+        self.refusals += 1;
     }
 
     /// Adds an error that leaves the route in effect.

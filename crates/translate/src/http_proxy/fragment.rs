@@ -7,14 +7,15 @@ use sesame_model::{CertificateKey, ClusterKey};
 use super::findings::{Finding, Findings};
 use super::route::{self, OwnRoute};
 use super::tcp::{self, TcpTargets};
-use super::{clients, host, includes};
+use super::{clients, host, includes, jwt};
 use crate::inputs::Inputs;
 use crate::shared::default_fleet::Sources;
+use crate::shared::jwks::JwksEntry;
 
 /// The objects that an HTTPProxy refers to, permitted or not.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct References {
-    /// The clusters of its Services.
+    /// The clusters of its Services, and of servers with keys.
     pub(super) clusters: Box<[ClusterKey]>,
     /// The certificate of its host.
     pub(super) certificate: Option<CertificateKey>,
@@ -22,6 +23,8 @@ pub(crate) struct References {
     pub(super) clients: Option<CertificateKey>,
     /// The lists of its clients' revoked certificates.
     pub(super) revoked: Option<CertificateKey>,
+    /// The keys of JSON Web Tokens.
+    pub(super) jwks: Box<[JwksEntry]>,
 }
 
 /// Reads what an HTTPProxy refers to.
@@ -41,6 +44,7 @@ pub(super) fn references(reader: &mut Reader<'_>, inputs: Inputs, proxy: &HTTPPr
             clusters.push(key);
         }
     }
+    clusters.extend(jwt::clusters(proxy));
     clusters.sort();
     clusters.dedup();
     References {
@@ -48,6 +52,7 @@ pub(super) fn references(reader: &mut Reader<'_>, inputs: Inputs, proxy: &HTTPPr
         certificate: host::certificate(proxy),
         clients: clients::authorities(proxy),
         revoked: clients::revoked(proxy),
+        jwks: jwt::entries(proxy).collect(),
     }
 }
 

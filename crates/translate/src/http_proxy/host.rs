@@ -7,7 +7,7 @@ use sesame_engine::Reader;
 use sesame_model::{CertificateKey, Cors, SourceFilter, Termination, TlsVersion, TlsVersions};
 
 use super::findings::{About, Finding, Findings};
-use super::{access, clients, cors, unsupported};
+use super::{access, clients, cors, jwt, unsupported};
 use crate::inputs::Inputs;
 use crate::settings::Settings;
 use crate::shared::certificates::CertificateState;
@@ -86,6 +86,8 @@ pub(super) struct Host {
     pub(super) tls: HostTls,
     pub(super) cors: Option<Arc<Cors>>,
     pub(super) sources: Option<SourceFilter>,
+    /// The issuers of JSON Web Tokens.
+    pub(super) jwt: jwt::Providers,
     /// What is wrong with the fields of the host.
     pub(super) findings: Box<[Finding]>,
 }
@@ -161,12 +163,16 @@ pub(super) fn read(
             }
         }
     }
+    let verifies = matches!(tls, HostTls::Served(_))
+        || (tls == HostTls::Invalid && proxy.spec.tcp_proxy.is_none());
+    let jwt = jwt::read(reader, of, proxy, verifies, &mut findings);
     Some(Host {
         fqdn: Arc::clone(&root.fqdn),
         refused: findings.refusals() > 0,
         tls,
         cors,
         sources,
+        jwt,
         findings: findings.list.into(),
     })
 }

@@ -18,7 +18,7 @@ use super::headers::{self, Changes, HostRewrite, Place};
 use super::operators::Names;
 use super::rewrite::{self, Replacements};
 use super::services::{self, Common};
-use super::{access, balancing, health, policies, redirect, unsupported};
+use super::{access, balancing, health, jwt, policies, redirect, unsupported};
 use crate::inputs::Inputs;
 use crate::shared::default_fleet::Sources;
 
@@ -51,6 +51,7 @@ pub(super) struct Plan {
     /// `None`: those of the host.
     pub(super) sources: Option<SourceFilter>,
     pub(super) rate: Option<RateLimit>,
+    pub(super) jwt: jwt::Required,
 }
 
 impl Plan {
@@ -63,6 +64,7 @@ impl Plan {
             response_headers: HeaderChanges::default(),
             sources: None,
             rate: None,
+            jwt: jwt::Required::Nothing,
         }
     }
 }
@@ -163,6 +165,7 @@ fn plan(
     let rate = route.rate_limit_policy.as_deref();
     let rate = rate.and_then(|policy| policy.local.as_deref());
     let rate = rate.and_then(|policy| access::rate(field, policy, findings));
+    let jwt = jwt::required(field, route.jwt_verification_policy.as_deref(), findings);
     let actions = [
         !route.services.is_empty(),
         route.request_redirect_policy.is_some(),
@@ -193,6 +196,7 @@ fn plan(
         response_headers: response.headers,
         sources,
         rate,
+        jwt,
     }
 }
 

@@ -13,6 +13,7 @@ use super::findings::{About, Finding, Findings};
 use super::fragment::Fragment;
 use super::host::{Host, Root};
 use super::includes::Tree;
+use super::jwt::{Providers, Required};
 use super::rewrite::Variant;
 use super::route::{self, OwnRoute, Plan, UNAVAILABLE};
 use crate::shared::default_fleet::HTTPS_PORT;
@@ -34,10 +35,13 @@ pub(super) fn rules(
     root: &Root,
     host: &Host,
 ) -> RouteRules {
+    let default = host.jwt.provider(&Required::Default).unwrap_or_default();
     let mut out = Rules {
         host,
         one_label: wildcards::one_label(&host.fqdn),
-        policy: route::shared(policy(host.sources.clone(), None)),
+        policy: route::shared(policy(host.sources.clone(), None, None)),
+        with_token: route::shared(policy(host.sources.clone(), None, default.clone())),
+        default,
         matches: Vec::new(),
         last: Vec::new(),
     };
@@ -75,6 +79,7 @@ pub(super) fn rules(
     RouteRules {
         seniority: root.seniority.clone(),
         matches,
+        jwt: host.jwt.all.clone(),
         refused: None,
         partially_invalid: None,
         unresolved: None,
@@ -110,6 +115,7 @@ fn placed(
 pub(super) fn findings(
     routes: &[OwnRoute],
     root: &ObjectKey,
+    providers: &Providers,
     visits: &[Arc<Conditions>],
 ) -> Vec<Finding> {
     let mut findings = Findings::default();
@@ -122,6 +128,17 @@ pub(super) fn findings(
         findings.warn(About::LIMIT, "spec.routes", message);
     }
     for route in routes {
+        if let Err(name) = providers.provider(&route.plan.jwt) {
+            let field = format!(
+                "{}.jwtVerificationPolicy.require",
+                route::field(route.index)
+            );
+            let message = format!(
+                "HTTPProxy {} has no provider {name:?}; use the name of one in its jwtProviders",
+                root.namespaced_name()
+            );
+            findings.error(About::JWT, &field, message);
+        }
         let mut visits = visits.iter().take(MAX_CHECKED);
         let error = visits.find_map(|conditions| placed(conditions, route).err());
         if let Some((about, part, Misfit { message, .. })) = error {
@@ -140,8 +157,12 @@ struct Rules<'a> {
     host: &'a Host,
     /// The condition of a wildcard host.
     one_label: Option<HeaderMatch>,
-    /// The limits of routes without their own.
+    /// The limits of answers.
     policy: Option<Arc<RoutePolicy>>,
+    /// The limits of routes without their own.
+    with_token: Option<Arc<RoutePolicy>>,
+    /// The provider whose tokens such routes require.
+    default: Option<Arc<str>>,
     matches: Vec<RankedMatch>,
     /// Those that others with the same rank precede.
     last: Vec<RankedMatch>,
@@ -170,14 +191,18 @@ impl Rules<'_> {
             }
             Action::Redirect(_) | Action::Respond(_) | Action::RespondWith(_) => {}
         }
+        let permit_insecure = route.permit_insecure;
+        // The status of the HTTPProxy says which provider doesn't exist.
+        let Ok(jwt) = self.host.jwt.provider(&plan.jwt) else {
+            return self.push(rank, requests, None, UNAVAILABLE, permit_insecure, later);
+        };
         let policy = match (&plan.sources, &plan.rate) {
-            (None, None) => self.policy.clone(),
+            (None, None) if jwt == self.default => self.with_token.clone(),
             (sources, rate) => {
                 let sources = sources.as_ref().or(self.host.sources.as_ref());
-                route::shared(policy(sources.cloned(), rate.clone()))
+                route::shared(policy(sources.cloned(), rate.clone(), jwt))
             }
         };
-        let permit_insecure = route.permit_insecure;
         let route = match self.host.refused {
             true => None,
             false => Some(Route {
@@ -244,8 +269,9 @@ impl Rules<'_> {
 fn policy(
     sources: Option<SourceFilter>,
     rate: Option<sesame_model::RateLimit>,
+    jwt: Option<Arc<str>>,
 ) -> Option<RoutePolicy> {
-    let policy = RoutePolicy { sources, rate };
+    let policy = RoutePolicy { sources, rate, jwt };
     (policy != RoutePolicy::default()).then_some(policy)
 }
 

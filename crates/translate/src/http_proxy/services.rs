@@ -118,7 +118,7 @@ pub(super) fn cluster(
 }
 
 /// Reads how a backend's certificate is verified.
-fn validation(
+pub(super) fn validation(
     field: &str,
     validation: &UpstreamValidation,
     namespace: &Arc<str>,

@@ -141,6 +141,24 @@ impl World {
         text
     }
 
+    /// The prefix of each route, and the provider whose token it requires.
+    pub(super) fn tokens(&self, port: u16, domain: &str) -> String {
+        let hosts = self.engine.iter(self.pipeline.outputs.virtual_hosts);
+        let mut hosts = hosts.filter(|(key, _)| key.table.port == port && *key.domain == *domain);
+        let Some((_, host)) = hosts.next() else {
+            return String::new();
+        };
+        let routes = host.routes.iter().map(|route| {
+            let token = route.policy.as_ref().and_then(|policy| policy.jwt.clone());
+            let path = match &route.matches.path {
+                PathMatch::Prefix(path) | PathMatch::StartsWith(path) => path,
+                other => panic!("{other:?}"),
+            };
+            format!("{path} {}", token.as_deref().unwrap_or("none"))
+        });
+        routes.collect::<Vec<_>>().join(", ")
+    }
+
     /// How the clients of each chain are verified, one a line.
     pub(super) fn clients(&self) -> String {
         let mut text = String::new();

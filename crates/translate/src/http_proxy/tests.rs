@@ -3,6 +3,7 @@
 mod clients;
 mod hosts;
 mod includes;
+mod jwt;
 mod limits;
 mod routes;
 mod services;

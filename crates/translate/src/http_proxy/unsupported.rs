@@ -13,11 +13,6 @@ pub(super) fn of_host(field: &str, host: &HttpProxyVirtualHost, findings: &mut F
     let global = host.rate_limit_policy.as_deref();
     for (used, type_, name) in [
         (host.authorization.is_some(), "AuthError", "authorization"),
-        (
-            !host.jwt_providers.is_empty(),
-            "JWTVerificationError",
-            "jwtProviders",
-        ),
         (global.is_some(), "VirtualHostError", "rateLimitPolicy"),
         (
             tls.is_some_and(|tls| tls.enable_fallback_certificate),
@@ -34,11 +29,6 @@ pub(super) fn of_route(field: &str, route: &HttpProxyRoute, findings: &mut Findi
     let rate = route.rate_limit_policy.as_deref();
     for (used, type_, name) in [
         (route.auth_policy.is_some(), "AuthError", "authPolicy"),
-        (
-            route.jwt_verification_policy.is_some(),
-            "JWTVerificationError",
-            "jwtVerificationPolicy",
-        ),
         (
             rate.is_some_and(|rate| rate.global.is_some()),
             "RouteError",

@@ -61,6 +61,7 @@ pub(super) fn rules(
         let rules = RouteRules {
             seniority: Seniority::of(Source::Ingress, &ingress.meta),
             matches,
+            jwt: None,
             refused: None,
             partially_invalid: None,
             unresolved: None,

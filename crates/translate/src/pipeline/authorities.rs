@@ -9,6 +9,7 @@ use sesame_model::{CertificateKey, TrustBundle, TrustBundleKey};
 use crate::gateway_api::{backend_tls, frontend, xbackend};
 use crate::inputs::Inputs;
 use crate::shared::authorities::{self, AUTHORITIES, AuthorityState, TRUST_BUNDLE};
+use crate::shared::jwks::{self, JwksEntry, JwksState};
 use crate::shared::revocations::{self, RevocationState};
 
 /// Declares their states. `proxies` are the Secrets that HTTPProxies refer to.
@@ -52,6 +53,24 @@ pub(super) fn revocations(
             let name = NamespacedName::new(Arc::clone(&key.namespace), Arc::clone(&key.name));
             let secret = reader.get(inputs.secrets, &name);
             Some(revocations::read(secret.as_deref()))
+        },
+    )
+}
+
+/// Declares the keys of JSON Web Tokens in these entries of Secrets.
+pub(super) fn jwks(
+    b: &mut Builder,
+    inputs: &Inputs,
+    entries: Keys<JwksEntry>,
+) -> Table<JwksEntry, JwksState> {
+    let inputs = *inputs;
+    b.derive(
+        "jwks state",
+        entries,
+        move |reader, (key, entry): &JwksEntry| {
+            let name = NamespacedName::new(Arc::clone(&key.namespace), Arc::clone(&key.name));
+            let secret = reader.get(inputs.secrets, &name);
+            Some(jwks::read(secret.as_deref(), entry))
         },
     )
 }

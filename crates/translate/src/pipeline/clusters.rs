@@ -48,9 +48,13 @@ pub(super) fn stages(
         clusters
     });
     let endpoints = b.derive("endpoints", clusters, move |reader, key: &ClusterKey| {
-        let BackendName::ServicePort { service, port } = &key.backend else {
-            let xbackend = backends::backend_of(key);
-            return xbackend::endpoints(reader, &inputs, xbackends, &xbackend);
+        let (service, port) = match &key.backend {
+            BackendName::ServicePort { service, port } => (service, port),
+            BackendName::XBackend { .. } => {
+                let xbackend = backends::backend_of(key);
+                return xbackend::endpoints(reader, &inputs, xbackends, &xbackend);
+            }
+            BackendName::Host(_) => return None,
         };
         let name = NamespacedName::new(Arc::clone(&key.namespace), Arc::clone(service));
         let service = reader.get(inputs.services, &name)?;

@@ -29,13 +29,12 @@ pub const PRIVATE_KEY: &str = "tls.key";
 /// The maximum number of certificates in one Secret.
 const MAX_CHAIN: usize = 100;
 
-/// The TLS-related fields of a Secret. Values are shared; metadata is dropped.
+/// The fields of a Secret that are read. Values are shared; metadata is dropped.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SecretData {
     /// The Secret's type.
     pub type_: Arc<str>,
-    /// [`CHAIN`], [`PRIVATE_KEY`], [`AUTHORITIES`](super::authorities::AUTHORITIES) and
-    /// [`REVOKED`](super::revocations::REVOKED), if present.
+    /// The entries.
     pub data: BTreeMap<String, Arc<[u8]>>,
 }
 

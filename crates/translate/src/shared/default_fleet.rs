@@ -19,6 +19,7 @@ use crate::shared::certificates::CertificateState;
 use crate::shared::connections::Backends;
 use crate::shared::hostname;
 use crate::shared::hosts::{Attachments, RouteRules};
+use crate::shared::jwks::{JwksEntry, JwksState};
 use crate::shared::listeners::{
     AllowedNamespaces, AttachPoints, ListenerId, ListenerPoint, ListenerRef, Protocol,
 };
@@ -63,6 +64,8 @@ pub(crate) struct Sources {
     pub(crate) authorities: Table<ObjectKey, AuthorityState>,
     /// Lists of revoked certificates that objects refer to.
     pub(crate) revocations: Table<CertificateKey, RevocationState>,
+    /// Keys of JSON Web Tokens that objects refer to.
+    pub(crate) jwks: Table<JwksEntry, JwksState>,
 }
 
 /// What all sources contribute.

@@ -71,6 +71,18 @@ pub fn widening(domain: &str) -> impl Iterator<Item = String> + '_ {
         .chain(std::iter::once(ANY.to_owned()))
 }
 
+/// Why a name isn't that of an external host, if it isn't: `localhost` is where Envoy itself listens, and addresses may be
+/// those of anything, in any form that a resolver understands. No top-level domain begins with a digit.
+pub(crate) fn not_external(hostname: &str) -> Option<&'static str> {
+    match hostname.rsplit('.').next().unwrap_or_default() {
+        "localhost" => Some("is the host that Envoy runs on"),
+        last if last.starts_with(|first: char| first.is_ascii_digit()) => {
+            Some("is not a domain name")
+        }
+        _ => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -12,8 +12,8 @@ use std::sync::Arc;
 use sesame_api::{Kind, ObjectKey, ParentReference};
 use sesame_engine::{Index, Reader, Table};
 use sesame_model::{
-    DestinationKey, ExternalAuth, FleetId, ListenerKey, PathMatch, Port, Route, RouteTableKey,
-    Transport, VirtualHost, VirtualHostKey,
+    DestinationKey, ExternalAuth, FleetId, JwtProvider, ListenerKey, PathMatch, Port, Route,
+    RouteTableKey, Transport, VirtualHost, VirtualHostKey,
 };
 
 use crate::problem::Problem;
@@ -33,6 +33,8 @@ pub struct RouteRules {
     pub seniority: Seniority,
     /// In the object's order.
     pub matches: Vec<RankedMatch>,
+    /// The issuers of the tokens that its routes require. Only those of one object on a host have any.
+    pub jwt: Option<Arc<[JwtProvider]>>,
     /// Why the whole object is invalid: it has no valid rule.
     pub refused: Option<Problem>,
     /// The errors in its invalid rules, if other rules are valid.
@@ -195,10 +197,12 @@ pub(crate) fn virtual_host(
     let listeners = with_table(&covering, &key.table);
     let listener = listeners.first()?;
     let certificates = sources.client_certificates;
-    let routes = routes(reader, sources, key, &listeners);
+    let objects = objects(reader, sources, key, &listeners);
+    let routes = routes(&objects, &listeners);
     let mut host = VirtualHost {
         listener: (listener.protocol.is_tls()).then(|| Arc::clone(&listener.domain)),
         auth: Vec::new(),
+        jwt: providers(&objects, &routes),
         routes: client_certificates::of_routes(reader, certificates, &port.fleet, routes),
     };
     let checks = match listener.checks {
@@ -256,16 +260,20 @@ fn check_all(host: &mut VirtualHost, auth: Option<Vec<Arc<ExternalAuth>>>) {
     }
 }
 
-fn routes(
-    reader: &mut Reader<'_>,
-    sources: Sources,
-    key: &VirtualHostKey,
-    listeners: &[&ListenerPoint],
-) -> Vec<Arc<Route>> {
+/// The issuers of the tokens that routes require, if any does.
+fn providers(objects: &[HostObject], routes: &[Arc<Route>]) -> Option<Arc<[JwtProvider]>> {
+    let required = |route: &Arc<Route>| {
+        let policy = route.policy.as_deref();
+        policy.is_some_and(|policy| policy.jwt.is_some())
+    };
+    let mut of_objects = objects.iter().filter_map(|object| object.rules.jwt.clone());
+    of_objects.next().filter(|_| routes.iter().any(required))
+}
+
+fn routes(objects: &[HostObject], listeners: &[&ListenerPoint]) -> Vec<Arc<Route>> {
     let secure = listeners.iter().any(|point| point.protocol.is_tls());
-    let objects = objects(reader, sources, key, listeners);
     let mut routes: Vec<Arc<Route>> = Vec::new();
-    for (_, entry) in in_order(&objects) {
+    for (_, entry) in in_order(objects) {
         match &entry.without_tls {
             Some(route) if !secure => routes.push(Arc::clone(route)),
             _ => routes.extend(entry.routes.iter().cloned()),
@@ -275,7 +283,7 @@ fn routes(
             break;
         }
     }
-    if routes.is_empty() && owned(&objects) {
+    if routes.is_empty() && owned(objects) {
         // A virtual host of its own keeps out those of wider domains.
         routes.push(Arc::new(Route::respond_to_all(404)));
     }

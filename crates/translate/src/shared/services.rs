@@ -12,8 +12,8 @@ use sesame_api::{Kind, NamespacedName, ObjectKey};
 use sesame_engine::{Reader, Table};
 use sesame_model::{
     Authorities, CertificateName, Cluster, ClusterKey, ClusterPolicy, ConnectionSettings,
-    Discovery, Endpoint, Endpoints, Protocol, Session, TlsSettings, Transport, TrustBundleKey,
-    UpstreamTls, Verification, XBACKEND_LABEL,
+    Discovery, Endpoint, Endpoints, ExternalHost, Protocol, Session, TlsSettings, Transport,
+    TrustBundleKey, UpstreamTls, Verification, XBACKEND_LABEL,
 };
 
 use super::authorities::AuthorityState;
@@ -351,6 +351,21 @@ pub fn backend(
              kubernetes.io/h2c, kubernetes.io/ws or kubernetes.io/wss",
             port.app_protocol.as_deref().unwrap_or_default()
         )),
+    }
+}
+
+/// The cluster of a host.
+pub(crate) fn of_host(key: &ClusterKey, host: &Arc<ExternalHost>) -> Cluster {
+    let tls = upstream_tls(key, false);
+    Cluster {
+        discovery: Discovery::Dns(Arc::clone(host)),
+        protocol: match tls {
+            Some(_) => Protocol::Negotiated,
+            None => Protocol::Http1,
+        },
+        tls,
+        retries: None,
+        connections: None,
     }
 }
 

@@ -221,11 +221,16 @@ pub(crate) fn permitted(
     }
 }
 
-/// The Service or XBackend of a cluster.
+/// The Service or XBackend of a cluster. That of a host doesn't exist.
 pub(crate) fn backend_of(cluster: &ClusterKey) -> ObjectKey {
     let kind = match &cluster.backend {
         BackendName::ServicePort { .. } => Kind::Service,
         BackendName::XBackend { .. } => Kind::XBackend,
+        // No object has this name: it contains a colon.
+        BackendName::Host(host) => {
+            let namespace = Arc::clone(&cluster.namespace);
+            return ObjectKey::new(Kind::XBackend, namespace, host.to_string());
+        }
     };
     let name = Arc::clone(cluster.backend.object());
     ObjectKey::new(kind, Arc::clone(&cluster.namespace), name)

@@ -95,6 +95,7 @@ pub(crate) fn read<'a>(
     RouteRules {
         seniority: Seniority::of(Source::GatewayApi, meta),
         matches: ranked,
+        jwt: None,
         refused,
         partially_invalid,
         unresolved: Problem::merge(std::mem::take(&mut resolver.problems)),

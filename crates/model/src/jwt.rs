@@ -1,0 +1,41 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::ClusterKey;
+
+/// An issuer of JSON Web Tokens, and how its tokens are verified.
+#[derive(Clone, Debug, PartialEq)]
+pub struct JwtProvider {
+    /// The name by which routes require its tokens; unique within a host.
+    pub name: Arc<str>,
+    /// The issuer that tokens must have; `None` for any.
+    pub issuer: Option<Arc<str>>,
+    /// The audiences, one of which tokens must have; empty for any.
+    pub audiences: Vec<Arc<str>>,
+    /// The keys that verify tokens.
+    pub keys: JwtKeys,
+    /// Whether the token is forwarded to backends; if false, it is removed from the request.
+    pub forward: bool,
+}
+
+/// The keys that verify tokens.
+#[derive(Clone, Debug, PartialEq)]
+pub enum JwtKeys {
+    /// A JWKS with at least one valid key, as JSON.
+    Inline(Arc<str>),
+    /// A server that has them.
+    Remote(RemoteKeys),
+}
+
+/// A server that has keys.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RemoteKeys {
+    /// The server.
+    pub cluster: ClusterKey,
+    /// The URI of the keys, whose host is that of the server.
+    pub uri: Arc<str>,
+    /// The time limit of a request for them.
+    pub timeout: Duration,
+    /// How long they are cached.
+    pub cache: Duration,
+}
