@@ -191,12 +191,19 @@ pub(crate) struct IngressArgs {
     /// Name of the ingress class that Sesame implements; IngressClasses with Sesame's controller name also count
     #[arg(long, value_name = "NAME", default_value = sesame_control::INGRESS_CLASS)]
     ingress_class: String,
+    /// Namespaces whose HTTPProxies may have a virtualhost, comma-separated [default: all]
+    #[arg(long, value_name = "NAMESPACE", value_delimiter = ',')]
+    root_namespaces: Vec<String>,
 }
 
 impl IngressArgs {
     pub(crate) fn settings(&self) -> IngressSettings {
         IngressSettings {
             class: self.ingress_class.as_str().into(),
+            root_namespaces: (!self.root_namespaces.is_empty()).then(|| {
+                let namespaces = self.root_namespaces.iter();
+                namespaces.map(|name| name.as_str().into()).collect()
+            }),
         }
     }
 }

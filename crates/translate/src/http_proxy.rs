@@ -110,7 +110,7 @@ pub(crate) fn read(b: &mut Builder, inputs: &Inputs) -> Read {
             let proxy = reader.get(inputs.http_proxies, key)?;
             let settings = reader.get(inputs.settings, &())?;
             let ours = class::is_ours(&settings, &proxy);
-            ours.then(|| fragment::references(reader, inputs, &proxy))
+            ours.then(|| fragment::references(reader, inputs, &settings, &proxy))
         },
     );
     Read {
@@ -154,7 +154,8 @@ pub(crate) fn stages(b: &mut Builder, inputs: &Inputs, read: Read, sources: Sour
         },
     );
     let roots = b.derive("http_proxy root", ours, move |reader, key: &ObjectKey| {
-        host::root(&*reader.get(proxies, key)?)
+        let settings = reader.get(settings, &())?;
+        host::root(&settings, &*reader.get(proxies, key)?)
     });
     let by_fqdn = b.index(roots, "http_proxies by host", |_, root: &Root| {
         vec![Arc::clone(&root.fqdn)]
@@ -236,9 +237,12 @@ pub(crate) fn stages(b: &mut Builder, inputs: &Inputs, read: Read, sources: Sour
                     domain: Arc::clone(&host.fqdn),
                     original: Arc::clone(&host.fqdn),
                 });
+                let mut hosts = attached.collect::<Vec<_>>();
+                let protocols = host.protocols_of_gateways();
+                hosts.extend(sources.gateways.hosts(reader, key, &host.fqdn, protocols));
                 Some(Attachments {
                     parents: Vec::new(),
-                    hosts: attached.collect(),
+                    hosts,
                 })
             },
         ),
@@ -338,7 +342,8 @@ fn status_of(
     if root {
         let fqdn = reader.get(stages.roots, key);
         let owner = fqdn.and_then(|root| reader.get(stages.owners, &root.fqdn));
-        findings.extend(host::obstacle(&proxy, owner.as_deref()));
+        let settings = reader.get(inputs.settings, &())?;
+        findings.extend(host::obstacle(&settings, &proxy, owner.as_deref()));
         if let Some(host) = reader.get(stages.hosts, key) {
             findings.extend(host.findings.iter().cloned());
             let addresses = reader.get(addresses, &());

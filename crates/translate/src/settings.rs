@@ -1,5 +1,6 @@
 //! Settings of a translation: one input row that stages read, so that settings can change at run time.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use sesame_api::NamespacedName;
@@ -33,12 +34,23 @@ pub struct Settings {
 pub struct IngressSettings {
     /// The name of the ingress class that Sesame implements, with or without an IngressClass.
     pub class: Arc<str>,
+    /// The namespaces whose HTTPProxies may have a `virtualhost`; `None` means all.
+    pub root_namespaces: Option<BTreeSet<Arc<str>>>,
+}
+
+impl IngressSettings {
+    /// Whether HTTPProxies in this namespace may have a `virtualhost`.
+    pub(crate) fn permits_roots(&self, namespace: &str) -> bool {
+        let namespaces = self.root_namespaces.as_ref();
+        namespaces.is_none_or(|namespaces| namespaces.contains(namespace))
+    }
 }
 
 impl Default for IngressSettings {
     fn default() -> Self {
         Self {
             class: INGRESS_CLASS.into(),
+            root_namespaces: None,
         }
     }
 }

@@ -18,6 +18,7 @@ pub mod hosts;
 pub(crate) mod jwks;
 pub mod listeners;
 pub(crate) mod namespaces;
+pub(crate) mod open_listeners;
 pub(crate) mod overlaps;
 pub mod parameters;
 pub mod pod_services;

@@ -28,13 +28,30 @@ pub(super) struct Root {
 }
 
 /// The host of an HTTPProxy; `None` if it has no valid one.
-pub(super) fn root(proxy: &HTTPProxy) -> Option<Root> {
+pub(super) fn root(settings: &Settings, proxy: &HTTPProxy) -> Option<Root> {
     let host = proxy.spec.virtual_host.as_deref()?;
-    let fqdn = fqdn(host).ok()?;
+    let fqdn = permitted_fqdn(settings, proxy, host).ok()?;
     Some(Root {
         fqdn,
         seniority: Seniority::of(Source::HttpProxy, &proxy.meta),
     })
+}
+
+/// The host, if the HTTPProxy may have one.
+fn permitted_fqdn(
+    settings: &Settings,
+    proxy: &HTTPProxy,
+    host: &HttpProxyVirtualHost,
+) -> Result<Arc<str>, Finding> {
+    let namespace = &proxy.meta.namespace;
+    if !settings.ingress.permits_roots(namespace) {
+        let message = format!(
+            "HTTPProxies in namespace {namespace} may not have a virtualhost (--root-namespaces); remove it, and \
+             include this HTTPProxy from one in a permitted namespace"
+        );
+        return Err(Finding::error(About::ROOT_NAMESPACE, FIELD, message));
+    }
+    fqdn(host)
 }
 
 fn fqdn(host: &HttpProxyVirtualHost) -> Result<Arc<str>, Finding> {
@@ -56,9 +73,13 @@ fn fqdn(host: &HttpProxyVirtualHost) -> Result<Arc<str>, Finding> {
 }
 
 /// Why an HTTPProxy doesn't serve its host. `owner` is the HTTPProxy that serves it.
-pub(super) fn obstacle(proxy: &HTTPProxy, owner: Option<&ObjectKey>) -> Option<Finding> {
+pub(super) fn obstacle(
+    settings: &Settings,
+    proxy: &HTTPProxy,
+    owner: Option<&ObjectKey>,
+) -> Option<Finding> {
     let host = proxy.spec.virtual_host.as_deref()?;
-    let fqdn = match fqdn(host) {
+    let fqdn = match permitted_fqdn(settings, proxy, host) {
         Ok(fqdn) => fqdn,
         Err(finding) => return Some(finding),
     };
@@ -71,8 +92,13 @@ pub(super) fn obstacle(proxy: &HTTPProxy, owner: Option<&ObjectKey>) -> Option<F
     Some(Finding::error(About::DUPLICATE_HOST, &field, message))
 }
 
-/// The certificate of an HTTPProxy's host, permitted or not.
-pub(super) fn certificate(proxy: &HTTPProxy) -> Option<CertificateKey> {
+/// The certificate of an HTTPProxy's host, delegated or not.
+pub(super) fn certificate(settings: &Settings, proxy: &HTTPProxy) -> Option<CertificateKey> {
+    let permitted = settings.ingress.permits_roots(&proxy.meta.namespace);
+    permitted.then(|| named_certificate(proxy)).flatten()
+}
+
+fn named_certificate(proxy: &HTTPProxy) -> Option<CertificateKey> {
     let tls = proxy.spec.virtual_host.as_deref()?.tls.as_deref()?;
     clients::secret(proxy, tls.secret_name.as_deref()?)
 }
@@ -110,6 +136,18 @@ impl Host {
     /// Whether requests without TLS are redirected.
     pub(super) fn redirects(&self) -> bool {
         self.tls != HostTls::None
+    }
+
+    /// The protocols of Gateways' listeners that may serve it. Those terminate TLS as the Gateway says, so they don't
+    /// serve what needs client certificates.
+    pub(super) fn protocols_of_gateways(&self) -> &'static [Protocol] {
+        match &self.tls {
+            HostTls::Served(termination) if termination.clients.is_none() => {
+                &[Protocol::Http, Protocol::Https]
+            }
+            HostTls::None => &[Protocol::Http, Protocol::Https],
+            HostTls::Served(_) | HostTls::Invalid | HostTls::Forwarded(_) => &[Protocol::Http],
+        }
     }
 
     /// The listener of its TLS connections.
