@@ -226,7 +226,7 @@ fn every_term_of_the_model_is_valid() {
     let routes = VirtualHost {
         listener: None,
         auth: Vec::new(),
-        jwt: None,
+        jwt: Vec::new(),
         routes: vec![Arc::new(forwarding(&balanced)), Arc::new(answer)],
     };
     let hosts = [sesame_envoy::virtual_host(&host, &routes, &mut |port| port)];

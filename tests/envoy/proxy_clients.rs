@@ -91,14 +91,16 @@ async fn clients_need_valid_certificates_that_are_not_revoked() {
     let (_backends, services) = backends(&["a"]).await;
     let (root, other) = (authority(), authority());
     let middle = root.intermediate("Middle").expect("a CA");
+    let list = revoking(&root, &[2]);
     let objects = front()
         + &secret("ca", &[("ca.crt", &root.pem())])
         + &secret("broken", &[("ca.crt", "junk"), ("crl.pem", "junk")])
-        + &revoking(&root, &[2])
+        + &list
         + &proxy("web", "")
         + &validated("required", "caSecret: ca")
         + &validated("optional", "caSecret: ca, optionalClientCertificate: true")
-        + &validated("skipped", "skipClientCertValidation: true")
+        + &validated("skipped", "caSecret: ca, skipClientCertValidation: true")
+        + &validated("any", "skipClientCertValidation: true")
         + &validated("revocable", "caSecret: ca, crlSecret: crl")
         + &validated(
             "leaf",
@@ -126,6 +128,7 @@ async fn clients_need_valid_certificates_that_are_not_revoked() {
         ("required", ["a", "a", no, "a", no]),
         ("optional", ["a", "a", no, "a", "a"]),
         ("skipped", ["a", "a", "a", "a", no]),
+        ("any", ["a"; 5]),
         // The intermediate CA has no list.
         ("revocable", ["a", no, no, no, no]),
         ("leaf", ["a", no, no, no, no]),
@@ -143,11 +146,24 @@ async fn clients_need_valid_certificates_that_are_not_revoked() {
         }
     }
     becomes(started.http, "required.example.com", "/", "301").await;
-    // Rotating the list changes no listener.
-    started
-        .sesame
-        .folder()
-        .write("zz.yaml", &revoking(&root, &[1]));
+    // A new list closes no connections.
+    let leaf = Connect::tls("leaf.example.com").presenting(&valid);
+    let mut open = leaf.open(started.https).await.expect("a handshake");
+    let request = Request::get("leaf.example.com", "/");
+    let rotated = objects.replace(&list, &revoking(&root, &[1]));
+    started.sesame.folder().write("all.yaml", &rotated);
+    eventually("the list is replaced", async || {
+        let found = response(Some(&revoked), "leaf", started.https).await;
+        anyhow::ensure!(found == "a", "{found}");
+        Ok(())
+    })
+    .await;
+    assert_eq!(response(Some(&valid), "leaf", started.https).await, no);
+    let kept = open
+        .send(&request)
+        .await
+        .expect("the connection stays open");
+    assert_eq!(kept.backend(), "a");
 }
 
 #[tokio::test]

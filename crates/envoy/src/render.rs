@@ -14,8 +14,8 @@ use serde_json::Value;
 /// Replacement for a secret.
 const HIDDEN: &str = "(hidden)";
 
-/// Fields that are hidden at any depth.
-const SECRET_FIELDS: [&str; 3] = ["private_key", "password", "pkcs12"];
+/// Fields that are hidden at any depth. Keys of tokens may be symmetric.
+const SECRET_FIELDS: [&str; 4] = ["private_key", "password", "pkcs12", "local_jwks"];
 
 /// The list of headers that authenticate Envoy, whose values are hidden.
 const CREDENTIALS: &str = "initial_metadata";

@@ -289,7 +289,7 @@ pub(crate) fn any_virtual_host() -> impl Strategy<Value = VirtualHost> {
     (any::<bool>(), checks, routes).prop_map(|(secure, checks, routes)| VirtualHost {
         listener: secure.then(|| "*.example.com".into()),
         auth: checks.into_iter().map(Arc::new).collect(),
-        jwt: None,
+        jwt: vec![],
         routes: routes.into_iter().map(Arc::new).collect(),
     })
 }

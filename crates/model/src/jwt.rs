@@ -6,7 +6,7 @@ use crate::ClusterKey;
 /// An issuer of JSON Web Tokens, and how its tokens are verified.
 #[derive(Clone, Debug, PartialEq)]
 pub struct JwtProvider {
-    /// The name by which routes require its tokens; unique within a host.
+    /// The name by which routes require its tokens; unique within a fleet.
     pub name: Arc<str>,
     /// The issuer that tokens must have; `None` for any.
     pub issuer: Option<Arc<str>>,

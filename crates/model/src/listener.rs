@@ -81,7 +81,8 @@ pub struct Termination {
 /// How clients' certificates are verified.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientValidation {
-    /// The CAs, one of which must have issued a client's certificate. `None` only if [`ClientValidation::untrusted`].
+    /// The CAs, one of which must have issued a client's certificate. `None` only if clients are accepted with any
+    /// certificate and without one: Envoy requires certificates only if it has CAs.
     pub authorities: Option<TrustBundleKey>,
     /// Whether clients are accepted without a certificate.
     pub optional: bool,

@@ -244,7 +244,7 @@ fn plain_host(status: u16) -> VirtualHost {
     VirtualHost {
         listener: None,
         auth: vec![],
-        jwt: None,
+        jwt: vec![],
         routes: vec![Arc::new(Route::respond_to_all(status))],
     }
 }
@@ -556,7 +556,7 @@ fn removing_all_rows_removes_all_resources() {
                 here.then(|| VirtualHost {
                     listener: None,
                     auth: vec![],
-                    jwt: None,
+                    jwt: vec![],
                     routes: vec![],
                 }),
             ),

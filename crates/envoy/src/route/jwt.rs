@@ -24,12 +24,11 @@ use crate::{names, wire};
 const PROVIDER: &str = "sesame.jwt";
 
 /// Configuration of [`JWT`](crate::hcm::JWT) for a host.
-pub(super) fn of_host(providers: &[JwtProvider]) -> Any {
+pub(super) fn of_host<'a>(providers: impl Iterator<Item = &'a JwtProvider>) -> Any {
     // One filter for each provider: the maps of a filter with several have no fixed order in the encoding. Only the filter
     // of the required provider may wait for a response; the composite filter skips those after it.
-    let filters = providers
-        .iter()
-        .map(|provider| wire::extension("envoy.filters.http.jwt_authn", filter(provider)));
+    let filters =
+        providers.map(|provider| wire::extension("envoy.filters.http.jwt_authn", filter(provider)));
     auth::execute(Some(composite::ExecuteFilterAction {
         filter_chain: Some(composite::FilterChainConfiguration {
             typed_config: filters.collect(),

@@ -20,7 +20,7 @@ fn host_with(domain: &str, routes: Vec<Route>) -> pb::VirtualHost {
     let host = VirtualHost {
         listener: None,
         auth: vec![],
-        jwt: None,
+        jwt: vec![],
         routes: routes.into_iter().map(Arc::new).collect(),
     };
     virtual_host(&key, &host, &mut |port| port)
@@ -423,7 +423,7 @@ fn redirects_use_the_ports_that_clients_see() {
         let host = VirtualHost {
             listener: None,
             auth: vec![],
-            jwt: None,
+            jwt: vec![],
             routes: vec![Arc::new(route(
                 prefix("/a"),
                 Action::Redirect(Box::new(redirect)),
@@ -540,7 +540,7 @@ fn requests_on_connections_of_other_listeners_are_misdirected() {
         let host = VirtualHost {
             listener: Some("*.com".into()),
             auth: vec![],
-            jwt: None,
+            jwt: vec![],
             routes: routes.collect(),
         };
         to_json(&virtual_host(&key, &host, &mut |port| port)).unwrap()

@@ -47,8 +47,8 @@ pub fn virtual_host(
             route.typed_per_filter_config = auth::unchecked(host.auth.len()).collect();
         }
     }
-    if let Some(providers) = &host.jwt {
-        let filter = jwt::of_host(providers);
+    if !host.jwt.is_empty() {
+        let filter = jwt::of_host(host.jwt.iter().flat_map(|providers| providers.iter()));
         out.typed_per_filter_config
             .insert(hcm::JWT.to_owned(), filter);
     }

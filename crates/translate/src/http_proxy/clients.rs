@@ -69,6 +69,12 @@ pub(super) fn read(
             usable_authorities(reader, of, proxy, (&field, name), findings).map(Some)
         }
     };
+    let any = validation.ca_secret.is_none();
+    if any && untrusted && !validation.optional_client_certificate {
+        let message = "clients without a certificate are accepted too, unless caSecret is set; set it, or \
+                       optionalClientCertificate";
+        findings.warn(About::CLIENTS, field, message);
+    }
     let revoked = match &validation.crl_secret {
         None => Ok(None),
         Some(_) if untrusted => {
@@ -97,7 +103,7 @@ pub(super) fn read(
                 revoked,
             },
         }),
-        optional: validation.optional_client_certificate,
+        optional: any || validation.optional_client_certificate,
         untrusted,
         revocable_leaf,
         forwarded: validation

@@ -35,7 +35,10 @@ const FIELD: &str = "spec.virtualhost.jwtProviders";
 /// The providers of a host.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Providers {
-    /// `None` if there are none.
+    /// Their names in the HTTPProxy.
+    names: Box<[Arc<str>]>,
+    /// The same providers, with names that start with that of the HTTPProxy, since others may share the virtual host. `None`
+    /// if there are none.
     pub(super) all: Option<Arc<[JwtProvider]>>,
     /// The one whose tokens routes without a policy require.
     default: Option<Arc<str>>,
@@ -60,10 +63,11 @@ impl Providers {
             Required::Default => Ok(self.default.clone()),
             Required::Nothing => Ok(None),
             Required::Of(name) => {
-                let mut all = self.all.iter().flat_map(|all| all.iter());
-                match all.any(|provider| provider.name == *name) {
-                    true => Ok(Some(Arc::clone(name))),
-                    false => Err(Arc::clone(name)),
+                let index = self.names.iter().position(|own| own == name);
+                let all = self.all.as_deref().unwrap_or_default();
+                match index.and_then(|index| all.get(index)) {
+                    Some(provider) => Ok(Some(Arc::clone(&provider.name))),
+                    None => Err(Arc::clone(name)),
                 }
             }
         }
@@ -136,7 +140,7 @@ pub(super) fn read(
         let message = "needs TLS that ends at Envoy; set spec.virtualhost.tls.secretName, and remove spec.tcpproxy";
         findings.refuse(About::JWT, FIELD, message);
     }
-    let mut all: Vec<JwtProvider> = Vec::new();
+    let (mut names, mut all) = (Vec::new(), Vec::new());
     let mut default = None;
     let mut size = 0;
     for (index, provider) in declared.iter().enumerate() {
@@ -148,7 +152,8 @@ pub(super) fn read(
             let message = format!("another provider has the name {:?}", provider.name);
             findings.refuse(About::JWT, &format!("{field}.name"), message);
         }
-        if provider.default && default.replace(Arc::clone(&provider.name)).is_some() {
+        let name: Arc<str> = format!("{}/{}", proxy.meta.namespaced_name(), provider.name).into();
+        if provider.default && default.replace(Arc::clone(&name)).is_some() {
             let message = "only one provider can be the default; change the others";
             findings.refuse(About::JWT, &format!("{field}.default"), message);
         }
@@ -174,13 +179,17 @@ pub(super) fn read(
             Some(JwtKeys::Remote(_)) => {}
             None => findings.count_refusal(),
         }
-        all.extend(keys.map(|keys| JwtProvider {
-            name: Arc::clone(&provider.name),
+        let Some(keys) = keys else {
+            continue;
+        };
+        names.push(Arc::clone(&provider.name));
+        all.push(JwtProvider {
+            name,
             issuer: provider.issuer.clone().filter(|issuer| !issuer.is_empty()),
             audiences: provider.audiences.clone(),
             keys,
             forward: provider.forward_jwt,
-        }));
+        });
     }
     if size > MAX_SIZE {
         let message = format!(
@@ -189,6 +198,7 @@ pub(super) fn read(
         findings.refuse(About::JWT, FIELD, message);
     }
     Providers {
+        names: names.into(),
         all: Some(all.into()),
         default,
     }

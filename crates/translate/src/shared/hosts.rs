@@ -33,7 +33,7 @@ pub struct RouteRules {
     pub seniority: Seniority,
     /// In the object's order.
     pub matches: Vec<RankedMatch>,
-    /// The issuers of the tokens that its routes require. Only those of one object on a host have any.
+    /// The issuers of the tokens that its routes require.
     pub jwt: Option<Arc<[JwtProvider]>>,
     /// Why the whole object is invalid: it has no valid rule.
     pub refused: Option<Problem>,
@@ -296,14 +296,20 @@ fn check_all(host: &mut VirtualHost, auth: Option<Vec<Arc<ExternalAuth>>>) {
     }
 }
 
-/// The issuers of the tokens that routes require, if any does.
-fn providers(objects: &[HostObject], routes: &[Arc<Route>]) -> Option<Arc<[JwtProvider]>> {
+/// The issuers of tokens, if a route requires one.
+fn providers(objects: &[HostObject], routes: &[Arc<Route>]) -> Vec<Arc<[JwtProvider]>> {
     let required = |route: &Arc<Route>| {
         let policy = route.policy.as_deref();
         policy.is_some_and(|policy| policy.jwt.is_some())
     };
-    let mut of_objects = objects.iter().filter_map(|object| object.rules.jwt.clone());
-    of_objects.next().filter(|_| routes.iter().any(required))
+    match routes.iter().any(required) {
+        // All of them: the requirement of an issuer that the host doesn't have would be ignored.
+        true => objects
+            .iter()
+            .filter_map(|object| object.rules.jwt.clone())
+            .collect(),
+        false => Vec::new(),
+    }
 }
 
 fn routes(objects: &[HostObject], listeners: &[&ListenerPoint]) -> Vec<Arc<Route>> {

@@ -65,8 +65,12 @@ fn certificates_of_clients_are_verified_per_host() {
             "untrusted: false, revocable_leaf: true",
         ),
         (
-            "skipClientCertValidation: true",
-            "authorities: none, optional: false, untrusted: true",
+            "skipClientCertValidation: true, optionalClientCertificate: true",
+            "authorities: none, optional: true, untrusted: true",
+        ),
+        (
+            "skipClientCertValidation: true, caSecret: ca",
+            "authorities: ca:secret:shop/ca, optional: false, untrusted: true",
         ),
         (
             "caSecret: ca, forwardClientCertificate: {uri: true}",
@@ -134,11 +138,18 @@ fn settings_without_effect_are_warnings() {
     let mut world = world("shop");
     world.proxy(
         "a",
-        &validated("skipClientCertValidation: true, crlSecret: ca"),
+        &validated("skipClientCertValidation: true, caSecret: ca, crlSecret: ca"),
     );
     let status = world.status("a");
     let warning = "valid\nwarning TLSError InvalidClientValidation: spec.virtualhost.tls.clientValidation.crlSecret: has no effect";
     assert!(status.starts_with(warning), "{status}");
+    world.proxy("a", &validated("skipClientCertValidation: true"));
+    let status = world.status("a");
+    assert!(
+        status.contains("clientValidation: clients without a certificate are accepted"),
+        "{status}"
+    );
+    assert!(world.clients().contains("optional: true, untrusted: true"));
     let spec = validated("caSecret: ca, forwardClientCertificate: {uri: true}");
     let spec = spec.replace(
         "routes:",

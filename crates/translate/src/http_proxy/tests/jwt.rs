@@ -36,20 +36,20 @@ fn route(prefix: &str, policy: &str) -> String {
 #[test]
 fn routes_require_tokens_of_the_default_provider_or_of_their_own() {
     let mut world = world("shop");
-    let providers = format!("{{name: x, default: true, {LOCAL}}}, {{name: y, {LOCAL}}}");
+    let providers = format!("{{name: x, default: true, {LOCAL}}}, {{name: own, {LOCAL}}}");
     let routes = [
         "{services: [{name: one, port: 80}]}".to_owned(),
         "{conditions: [{prefix: /redirect}], requestRedirectPolicy: {path: /x}}".to_owned(),
         "{conditions: [{prefix: /response}], directResponsePolicy: {statusCode: 418}}".to_owned(),
         route("/empty", ""),
-        route("/own", "require: y"),
+        route("/own", "require: own"),
         route("/none", "disabled: true"),
         route("/unknown", "require: z"),
     ];
     world.proxy("a", &spec(&providers, &routes.join(", ")));
     assert_eq!(
         world.tokens(443, "a.com"),
-        "/response x, /redirect x, /unknown none, /empty x, /none none, /own y, / x"
+        "/redirect shop/a/x, /response shop/a/x, /unknown none, /empty shop/a/x, /none none, /own shop/a/own, / shop/a/x"
     );
     assert!(
         world.routes(443, "a.com").contains("/unknown -> 503"),
@@ -62,7 +62,7 @@ fn routes_require_tokens_of_the_default_provider_or_of_their_own() {
          shop/a has no provider \"z\"; use the name of one in its jwtProviders\n"
     );
     // Redirects to HTTPS need none.
-    assert!(!world.tokens(80, "a.com").contains('x'));
+    assert!(!world.tokens(80, "a.com").contains("/x"));
 }
 
 #[test]
@@ -78,7 +78,7 @@ fn included_routes_require_tokens_of_the_roots_providers() {
     ];
     world.proxy("child", &format!("{{routes: [{}]}}", routes.join(", ")));
     let tokens = world.tokens(443, "a.com");
-    assert_eq!(tokens, "/d x, /u none, /x x");
+    assert_eq!(tokens, "/d shop/a/x, /u none, /x shop/a/x");
     assert!(
         world
             .status("child")
@@ -97,7 +97,7 @@ fn invalid_providers_refuse_all_requests_of_the_host() {
             "[1].name: another",
         ),
         (
-            format!("{{name: x, default: true, {LOCAL}}}, {{name: y, default: true, {LOCAL}}}"),
+            format!("{{name: x, default: true, {LOCAL}}}, {{name: own, default: true, {LOCAL}}}"),
             "[1].default: only one",
         ),
         (
@@ -149,7 +149,7 @@ fn invalid_providers_refuse_all_requests_of_the_host() {
 fn servers_of_keys_are_clusters() {
     let mut world = world("shop");
     let providers = "{name: x, default: true, remoteJWKS: {uri: \"https://a.com/\", dnsLookupFamily: v6}}, \
-        {name: y, remoteJWKS: {uri: \"http://b.com:81/\"}}";
+        {name: own, remoteJWKS: {uri: \"http://b.com:81/\"}}";
     world.proxy("a", &spec(providers, "{services: [{name: one, port: 80}]}"));
     assert_eq!(world.status("a"), "valid\n");
     assert_eq!(

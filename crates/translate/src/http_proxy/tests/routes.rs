@@ -246,10 +246,6 @@ fn unsupported_fields_fail_closed() {
     for (field, name) in [
         ("authPolicy: {disabled: true}", "authPolicy"),
         (
-            "jwtVerificationPolicy: {disabled: true}",
-            "jwtVerificationPolicy",
-        ),
-        (
             "rateLimitPolicy: {global: {disabled: true}}",
             "rateLimitPolicy.global",
         ),
@@ -268,16 +264,8 @@ fn unsupported_fields_fail_closed() {
     for (field, name) in [
         ("authorization: {}", "authorization"),
         (
-            "jwtProviders: [{name: a, localJWKS: {secretName: b, key: c}}]",
-            "jwtProviders",
-        ),
-        (
             "rateLimitPolicy: {local: {requests: 1, unit: second}}",
             "rateLimitPolicy",
-        ),
-        (
-            "tls: {clientValidation: {caSecret: a}}",
-            "tls.clientValidation",
         ),
         (
             "tls: {enableFallbackCertificate: true}",
