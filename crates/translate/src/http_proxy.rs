@@ -239,7 +239,12 @@ pub(crate) fn stages(b: &mut Builder, inputs: &Inputs, read: Read, sources: Sour
                 });
                 let mut hosts = attached.collect::<Vec<_>>();
                 let protocols = host.protocols_of_gateways();
-                hosts.extend(sources.gateways.hosts(reader, key, &host.fqdn, protocols));
+                let object = (Kind::HTTPProxy, &key.namespace);
+                hosts.extend(
+                    sources
+                        .gateways
+                        .hosts(reader, object, &host.fqdn, protocols),
+                );
                 Some(Attachments {
                     parents: Vec::new(),
                     hosts,

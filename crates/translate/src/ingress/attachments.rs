@@ -78,7 +78,11 @@ fn rows(
             Some(_) => &[Protocol::Http, Protocol::Https],
             None => &[Protocol::Https],
         };
-        hosts.extend(sources.gateways.hosts(reader, key, host, protocols));
+        hosts.extend(
+            sources
+                .gateways
+                .hosts(reader, (key.kind, &key.namespace), host, protocols),
+        );
         rows.push(row(hosts::row_key(key, host), hosts));
     }
     Some(rows)

@@ -39,21 +39,21 @@ pub(crate) fn stages(
 }
 
 impl OpenListeners {
-    /// The hosts of an object with this hostname on the listeners with one of these protocols.
+    /// The hosts of an object of this kind and namespace with this hostname, on the listeners with one of these protocols.
     pub(crate) fn hosts(
         self,
         reader: &mut Reader<'_>,
-        object: &ObjectKey,
+        (kind, namespace): (Kind, &Arc<str>),
         hostname: &Arc<str>,
         protocols: &[Protocol],
     ) -> Vec<AttachedHost> {
         let mut hosts = Vec::new();
-        for (_, points) in reader.by(self.by_kind, &object.kind) {
+        for (_, points) in reader.by(self.by_kind, &kind) {
             let listeners = points.listeners.iter();
             for point in listeners.filter(|_| points.closed.is_none()) {
                 if protocols.contains(&point.protocol)
-                    && point.kinds.contains(&object.kind)
-                    && namespaces::permits(reader, self.namespaces, point, &object.namespace)
+                    && point.kinds.contains(&kind)
+                    && namespaces::permits(reader, self.namespaces, point, namespace)
                 {
                     hosts.extend(AttachedHost::on(point, std::slice::from_ref(hostname)));
                 }
