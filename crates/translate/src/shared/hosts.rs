@@ -405,6 +405,14 @@ pub(crate) fn objects(
             return Vec::new();
         }
     }
+    // Several may attach to the hostname of a Gateway's listener; the host is that of one.
+    let proxies = found
+        .iter()
+        .filter(|object| object.key.kind == Kind::HTTPProxy);
+    let hosts = proxies.map(|object| Arc::clone(&object.original));
+    if let Some(host) = hosts.min_by(|a, b| hostname::by_specificity(a, b)) {
+        found.retain(|object| object.key.kind != Kind::HTTPProxy || object.original == host);
+    }
     found
 }
 

@@ -138,6 +138,44 @@ fn requests_without_a_route_do_not_go_to_a_wider_host() {
 }
 
 #[test]
+fn a_gateway_serves_a_host_by_the_httpproxy_with_the_most_specific_one() {
+    let mut world = World::in_mode(Mode::Unmanaged { gateway: None });
+    world.put(
+        "
+        apiVersion: gateway.networking.k8s.io/v1
+        kind: GatewayClass
+        metadata: {name: sesame}
+        spec: {controllerName: projectsesame.io/gateway-controller}
+        ",
+    );
+    world.put(
+        "
+        apiVersion: gateway.networking.k8s.io/v1
+        kind: Gateway
+        metadata: {name: web, namespace: shop}
+        spec:
+          gatewayClassName: sesame
+          listeners:
+          - name: http
+            port: 8080
+            protocol: HTTP
+            hostname: x.a.com
+            allowedRoutes: {kinds: [{group: projectsesame.io, kind: HTTPProxy}]}
+        ",
+    );
+    let spec = |host: &str, prefix: &str| {
+        format!(
+            "{{virtualhost: {{fqdn: '{host}'}}, routes: [{{conditions: [{{prefix: {prefix}}}], \
+             services: [{{name: one, port: 80}}]}}]}}"
+        )
+    };
+    world.proxy("wide", &spec("*.a.com", "/wide"));
+    assert!(world.routes(8080, "x.a.com").starts_with("^ /wide"));
+    world.proxy("own", &spec("x.a.com", "/own"));
+    assert_eq!(world.routes(8080, "x.a.com"), "^ /own -> shop/one:80\n");
+}
+
+#[test]
 fn invalid_hosts_are_reported() {
     for fqdn in ["'*'", "a.com:80", "a_b.com", "''"] {
         let world = World::with(&[("a", &format!("{{virtualhost: {{fqdn: {fqdn}}}, {ROUTES}}}"))]);
