@@ -124,6 +124,8 @@ fn packed_filters_of_listeners_are_expanded() {
             ("envoy.filters.http.cors", true),
             ("envoy.filters.http.rbac", true),
             ("envoy.filters.http.local_ratelimit", true),
+            ("jwt.provider", true),
+            ("jwt", true),
             ("auth.route", true),
             ("envoy.filters.http.stateful_session", true),
             ("envoy.filters.http.router", false),

@@ -119,7 +119,10 @@ static JWKS: LazyLock<Vec<String>> = LazyLock::new(|| {
         json!(null),
     ];
     let set = |keys: &[Value]| json!({ "keys": keys }).to_string();
-    let mut sets: Vec<String> = valid.iter().map(|key| set(&[key.clone()])).collect();
+    let mut sets: Vec<String> = valid
+        .iter()
+        .map(|key| set(std::slice::from_ref(key)))
+        .collect();
     sets.push(set(&[&valid[..], &invalid[..]].concat()));
     sets.push(set(&invalid));
     sets.extend([set(&[]), "junk".to_owned(), "{}".to_owned()]);
