@@ -31,6 +31,11 @@ pub enum BackendName {
         /// Name of the XBackend.
         name: Arc<str>,
     },
+    /// An ExtensionService: a weighted list of Services.
+    ExtensionService {
+        /// Name of the ExtensionService.
+        name: Arc<str>,
+    },
 }
 
 impl BackendName {
@@ -38,7 +43,7 @@ impl BackendName {
     pub fn object(&self) -> &Arc<str> {
         match self {
             Self::ServicePort { service, .. } => service,
-            Self::XBackend { name } => name,
+            Self::XBackend { name } | Self::ExtensionService { name } => name,
         }
     }
 }
@@ -68,9 +73,11 @@ impl ClusterKey {
             (TlsSettings::Verified(validation), _) => {
                 TrustBundleKey::Secret(validation.authorities.clone())
             }
-            (TlsSettings::Own, BackendName::ServicePort { .. }) | (TlsSettings::Unverified, _) => {
-                return None;
-            }
+            (
+                TlsSettings::Own,
+                BackendName::ServicePort { .. } | BackendName::ExtensionService { .. },
+            )
+            | (TlsSettings::Unverified, _) => return None,
         })
     }
 
@@ -154,7 +161,8 @@ pub struct NamedAuthorities {
     pub names: Vec<Arc<str>>,
 }
 
-/// `namespace/service:port` or `xbackend:namespace/name`, followed by the policy, if any: `shop/api:80?protocol=h2`.
+/// `namespace/service:port`, `xbackend:namespace/name` or `extension:namespace/name`, followed by the policy, if any:
+/// `shop/api:80?protocol=h2`.
 impl fmt::Display for ClusterKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let namespace = &self.namespace;
@@ -163,6 +171,7 @@ impl fmt::Display for ClusterKey {
                 write!(f, "{namespace}/{service}:{port}")?;
             }
             BackendName::XBackend { name } => write!(f, "xbackend:{namespace}/{name}")?,
+            BackendName::ExtensionService { name } => write!(f, "extension:{namespace}/{name}")?,
         }
         match &self.policy {
             Some(policy) => write!(f, "?{policy}"),
@@ -332,10 +341,23 @@ pub enum CertificateName {
     Uri(Arc<str>),
 }
 
-/// The endpoints of a cluster.
+/// The endpoints of a cluster. If there are none, requests get 503.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Endpoints {
-    /// Sorted, without duplicates. If empty, requests get 503.
+    /// Sorted, without duplicates.
+    pub endpoints: Vec<Endpoint>,
+    /// Those of the Services of an ExtensionService, which has no others. Sorted by cluster, without duplicates.
+    pub shares: Vec<EndpointShare>,
+}
+
+/// The endpoints of one of several backends, and their share of requests or sessions.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EndpointShare {
+    /// The backend.
+    pub cluster: ClusterKey,
+    /// The share of the sum of all weights; at least 1.
+    pub weight: u32,
+    /// Never empty.
     pub endpoints: Vec<Endpoint>,
 }
 

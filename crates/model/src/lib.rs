@@ -40,13 +40,13 @@ mod tracing;
 pub use auth::{AuthProtocol, ExternalAuth, MAX_HOST_AUTH};
 pub use backend::{
     Authorities, BackendName, CertificateName, Cluster, ClusterKey, ClusterPolicy, Discovery,
-    Endpoint, Endpoints, ExternalHost, NamedAuthorities, Protocol, RetryLimit, TlsSettings,
-    UpstreamTls, Verification,
+    Endpoint, EndpointShare, Endpoints, ExternalHost, NamedAuthorities, Protocol, RetryLimit,
+    TlsSettings, UpstreamTls, Verification,
 };
 pub use connection::{
     Balancing, ConnectionLimits, ConnectionSettings, HealthCheck, HttpCheck, SlowStart,
 };
-pub use datagrams::{DatagramShare, Datagrams};
+pub use datagrams::Datagrams;
 pub use destination::DestinationKey;
 pub use fleet::{
     AddressRequest, AddressValue, Autoscaling, FleetAddress, FleetId, FleetLogLevel,

@@ -9,6 +9,7 @@ mod balancing;
 mod class;
 mod conditions;
 mod cors;
+pub(crate) mod extensions;
 mod findings;
 mod fragment;
 mod headers;

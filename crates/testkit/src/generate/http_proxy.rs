@@ -51,14 +51,28 @@ pub(super) fn delegation() -> Json {
 
 pub(super) fn extension_service() -> Json {
     let service = record(vec![
-        ("name", must(any_of(pool::SERVICES))),
+        ("name", must(mostly(pool::SERVICES, &["missing"]))),
         ("port", must(any_number(pool::SERVICE_PORTS))),
-        ("weight", may(0.3, number(0..9))),
+        ("weight", may(0.5, any_number(&[0, 1, 8, 1_000_000]))),
+    ]);
+    let limit = || any_number(&[0, 1, u32::MAX]);
+    let limits = record(vec![
+        ("maxConnections", may(0.5, limit())),
+        ("maxPendingRequests", may(0.5, limit())),
+        ("maxRequests", may(0.5, limit())),
+        ("maxRetries", may(0.5, limit())),
+        ("perHostMaxConnections", may(0.5, limit())),
     ]);
     let spec = record(vec![
-        ("services", must(list(service, 1..3))),
-        ("protocol", may(0.5, any_of(&["h2", "h2c"]))),
+        ("services", must(list(service, 1..4))),
+        (
+            "protocol",
+            may(0.8, any_of(&["h2", "h2c", "h2c", "http/1.1"])),
+        ),
         ("validation", may(0.2, validation())),
+        ("loadBalancerPolicy", may(0.2, balancing())),
+        ("timeoutPolicy", may(0.2, timeouts())),
+        ("circuitBreakerPolicy", may(0.2, limits)),
     ]);
     object(
         "projectsesame.io/v1alpha1",

@@ -158,7 +158,7 @@ fn of_clusters(
         let backend = backends::backend_of(&cluster);
         let port = match cluster.backend {
             BackendName::ServicePort { port, .. } => Some(port),
-            BackendName::XBackend { .. } => None,
+            BackendName::XBackend { .. } | BackendName::ExtensionService { .. } => None,
         };
         if with_status(reader, &backend)
             && backends::permitted(reader, inputs.grants_by_namespace, referrer, &backend)

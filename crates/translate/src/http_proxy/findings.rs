@@ -61,6 +61,8 @@ impl About {
     pub(super) const TCP: Self = Self("TCPProxyError", "InvalidTCPProxy");
     pub(super) const TCP_BALANCING: Self = Self("TCPProxyError", "InvalidLoadBalancerPolicy");
     pub(super) const TCP_INCLUDE: Self = Self("TCPProxyIncludeError", "InvalidInclude");
+    pub(super) const EXTENSION_BALANCING: Self = Self("SpecError", "InvalidLoadBalancerPolicy");
+    pub(super) const EXTENSION_TIMEOUT: Self = Self("SpecError", "InvalidTimeout");
     pub(super) const OVERLAP: Self = Self("RouteError", "Overlap");
     pub(super) const ORPHANED: Self = Self("Orphaned", "Orphaned");
 }

@@ -8,11 +8,11 @@ use crate::gateway_api::{backend_tls, frontend, xbackend};
 use crate::inputs::Inputs;
 use crate::shared::authorities::{self, AUTHORITIES, AuthorityState, TRUST_BUNDLE};
 
-/// Declares their states. `proxies` are the Secrets that HTTPProxies refer to.
+/// Declares their states. The arguments are the Secrets that HTTPProxies and ExtensionServices refer to.
 pub(super) fn states(
     b: &mut Builder,
     inputs: &Inputs,
-    proxies: Keys<ObjectKey>,
+    [proxies, extensions]: [Keys<ObjectKey>; 2],
 ) -> Table<ObjectKey, AuthorityState> {
     let inputs = *inputs;
     let policies = b.index(
@@ -28,7 +28,13 @@ pub(super) fn states(
     });
     let referenced = b.union_keys(
         "referenced authorities",
-        [policies.into(), gateways.into(), backends.into(), proxies],
+        [
+            policies.into(),
+            gateways.into(),
+            backends.into(),
+            proxies,
+            extensions,
+        ],
     );
     b.derive("authority state", referenced, move |reader, key| {
         Some(read(reader, &inputs, key))

@@ -9,6 +9,7 @@ use sesame_model::{BackendName, Cluster, ClusterKey, Endpoints, FleetId};
 use crate::gateway_api::backend_traffic;
 use crate::gateway_api::route::backends;
 use crate::gateway_api::xbackend::{self, XBackends};
+use crate::http_proxy::extensions;
 use crate::inputs::Inputs;
 use crate::shared::services::{self, RoutedBackend};
 
@@ -18,7 +19,7 @@ pub(super) fn stages(
     b: &mut Builder,
     inputs: &Inputs,
     rows: Table<ClusterKey, RoutedBackend>,
-    xbackends: XBackends,
+    (xbackends, extensions): (XBackends, extensions::Read),
     (targets, policies): (Table<ObjectKey, ()>, backend_traffic::Policies),
     fleet_clusters: Table<(FleetId, ClusterKey), ()>,
 ) -> (Table<ClusterKey, Cluster>, Table<ClusterKey, Endpoints>) {
@@ -48,9 +49,16 @@ pub(super) fn stages(
         clusters
     });
     let endpoints = b.derive("endpoints", clusters, move |reader, key: &ClusterKey| {
-        let BackendName::ServicePort { service, port } = &key.backend else {
-            let xbackend = backends::backend_of(key);
-            return xbackend::endpoints(reader, &inputs, xbackends, &xbackend);
+        let (service, port) = match &key.backend {
+            BackendName::ServicePort { service, port } => (service, port),
+            BackendName::XBackend { .. } => {
+                let xbackend = backends::backend_of(key);
+                return xbackend::endpoints(reader, &inputs, xbackends, &xbackend);
+            }
+            BackendName::ExtensionService { .. } => {
+                let extension = backends::backend_of(key);
+                return extensions::endpoints(reader, &inputs, extensions, &extension);
+            }
         };
         let name = NamespacedName::new(Arc::clone(&key.namespace), Arc::clone(service));
         let service = reader.get(inputs.services, &name)?;

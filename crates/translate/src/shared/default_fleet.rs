@@ -12,6 +12,7 @@ use sesame_model::{
     CertificateKey, ClusterKey, FleetAddress, FleetId, FleetRequest, ListenerKey, Port,
 };
 
+use crate::http_proxy::extensions::ExtensionState;
 use crate::inputs::Inputs;
 use crate::settings::{INGRESS_CLASS, Settings};
 use crate::shared::authorities::AuthorityState;
@@ -60,6 +61,8 @@ pub(crate) struct Sources {
     pub(crate) certificates: Table<CertificateKey, CertificateState>,
     /// Objects with CA certificates that objects refer to.
     pub(crate) authorities: Table<ObjectKey, AuthorityState>,
+    /// ExtensionServices.
+    pub(crate) extensions: Table<ObjectKey, ExtensionState>,
 }
 
 /// What all sources contribute.

@@ -221,11 +221,12 @@ pub(crate) fn permitted(
     }
 }
 
-/// The Service or XBackend of a cluster.
+/// The Service, XBackend or ExtensionService of a cluster.
 pub(crate) fn backend_of(cluster: &ClusterKey) -> ObjectKey {
     let kind = match &cluster.backend {
         BackendName::ServicePort { .. } => Kind::Service,
         BackendName::XBackend { .. } => Kind::XBackend,
+        BackendName::ExtensionService { .. } => Kind::ExtensionService,
     };
     let name = Arc::clone(cluster.backend.object());
     ObjectKey::new(kind, Arc::clone(&cluster.namespace), name)
