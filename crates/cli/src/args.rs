@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use clap::{ArgAction, Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::Shell;
 use sesame_api::NamespacedName;
-use sesame_control::Sharding;
+use sesame_control::{IngressSettings, Sharding};
 
 pub(crate) use self::cluster::{ServeArgs, StatusArgs, StatusOutput};
 use crate::output::Format;
@@ -87,9 +87,8 @@ pub(crate) struct LocalArgs {
     /// Add this number to each port to get the port that Envoy listens on
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) port_offset: u16,
-    /// Name of the ingress class that Sesame implements; IngressClasses with Sesame's controller name also count
-    #[arg(long, value_name = "NAME", default_value = sesame_control::INGRESS_CLASS)]
-    pub(crate) ingress_class: String,
+    #[command(flatten)]
+    pub(crate) ingress: IngressArgs,
     /// Split route tables into shards, so that Envoy's cost per change doesn't grow with the number of hosts
     #[arg(long, value_name = "WHEN", value_enum, default_value_t)]
     pub(crate) route_shards: RouteShards,
@@ -179,12 +178,34 @@ pub(crate) struct TranslateArgs {
     /// Add this number to each port to get the port that Envoy listens on
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) port_offset: u16,
-    /// Name of the ingress class that Sesame implements; IngressClasses with Sesame's controller name also count
-    #[arg(long, value_name = "NAME", default_value = sesame_control::INGRESS_CLASS)]
-    pub(crate) ingress_class: String,
+    #[command(flatten)]
+    pub(crate) ingress: IngressArgs,
     /// Split route tables into shards, so that Envoy's cost per change doesn't grow with the number of hosts
     #[arg(long, value_name = "WHEN", value_enum, default_value_t)]
     pub(crate) route_shards: RouteShards,
+}
+
+/// Settings of Ingresses and HTTPProxies, the same for all commands that translate them.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct IngressArgs {
+    /// Name of the ingress class that Sesame implements; IngressClasses with Sesame's controller name also count
+    #[arg(long, value_name = "NAME", default_value = sesame_control::INGRESS_CLASS)]
+    ingress_class: String,
+    /// Namespaces whose HTTPProxies may have a virtualhost, comma-separated [default: all]
+    #[arg(long, value_name = "NAMESPACE", value_delimiter = ',')]
+    root_namespaces: Vec<String>,
+}
+
+impl IngressArgs {
+    pub(crate) fn settings(&self) -> IngressSettings {
+        IngressSettings {
+            class: self.ingress_class.as_str().into(),
+            root_namespaces: (!self.root_namespaces.is_empty()).then(|| {
+                let namespaces = self.root_namespaces.iter();
+                namespaces.map(|name| name.as_str().into()).collect()
+            }),
+        }
+    }
 }
 
 /// When to split route tables into shards.

@@ -83,7 +83,7 @@ fn config(args: &ServeArgs) -> Result<ServeConfig> {
         namespace: args.namespace.clone(),
         replica,
         watch_namespaces: Some(args.watch_namespaces.clone()).filter(|list| !list.is_empty()),
-        ingress_class: args.ingress_class.clone(),
+        ingress: args.ingress.settings(),
         envoys,
         xds: args.xds,
         certificates: args.xds_certificates.clone(),

@@ -50,7 +50,7 @@ impl LocalSettings {
         Ok(Self {
             run: LocalConfig {
                 port_offset: args.port_offset,
-                ingress_class: args.ingress_class.clone(),
+                ingress: args.ingress.settings(),
                 sharding: args.route_shards.into(),
                 module: args.envoy_module,
                 concurrency: Some(args.concurrency),

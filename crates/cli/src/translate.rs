@@ -55,7 +55,7 @@ pub(crate) fn run(args: &TranslateArgs) -> Result<ExitCode> {
         .as_ref()
         .map(|gateway| sets_of(&snapshot, gateway));
     let mut translation =
-        sesame_control::translate_with_class(snapshot.objects, &args.ingress_class, options);
+        sesame_control::translate_with(snapshot.objects, args.ingress.settings(), options);
     if let (Some(gateway), Some(sets)) = (&args.gateway, sets) {
         filter_by_gateway(&mut translation, gateway, &sets)?;
     }

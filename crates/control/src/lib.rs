@@ -28,7 +28,7 @@ mod translate;
 mod translator;
 
 pub use self::bootstrap::{BootstrapError, bootstrap};
-pub use self::translate::{Resources, StatusView, Translation, translate, translate_with_class};
+pub use self::translate::{Resources, StatusView, Translation, translate, translate_with};
 
 /// Input of a bootstrap.
 pub use sesame_envoy::{Admin, BootstrapOptions, MAX_CONNECTIONS, XdsAddress, XdsTls};
@@ -47,4 +47,4 @@ pub use sesame_model::{FleetId, Port};
 /// Files as a source of objects.
 pub use sesame_sources::files;
 /// The default name of the ingress class that Sesame implements.
-pub use sesame_translate::settings::INGRESS_CLASS;
+pub use sesame_translate::settings::{INGRESS_CLASS, IngressSettings};

@@ -21,6 +21,7 @@ use std::path::PathBuf;
 
 use sesame_api::NamespacedName;
 use sesame_envoy::Sharding;
+use sesame_translate::settings::IngressSettings;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -44,8 +45,8 @@ pub struct ServeConfig {
     pub replica: String,
     /// The namespaces to watch; `None` means all.
     pub watch_namespaces: Option<Vec<String>>,
-    /// The name of the ingress class that Sesame implements.
-    pub ingress_class: String,
+    /// Settings of Ingresses and HTTPProxies.
+    pub ingress: IngressSettings,
     /// How Envoys run.
     pub envoys: Envoys,
     /// Address of the xDS server.

@@ -12,7 +12,7 @@ use sesame_api::{Object, ObjectKey};
 use sesame_envoy::{Options, ResourceChange, names, render};
 use sesame_model::{FleetId, FleetRequest};
 use sesame_translate::problem::Notices;
-use sesame_translate::settings::{INGRESS_CLASS, Mode, Settings};
+use sesame_translate::settings::{IngressSettings, Mode, Settings};
 
 use crate::core::{Core, Input};
 use crate::plan::Planner;
@@ -80,17 +80,17 @@ impl Serialize for StatusView {
 ///
 /// If the GatewayClass `sesame` isn't among them, it is added, without a status in the outcome.
 pub fn translate(objects: Vec<Object>, options: Options) -> Translation {
-    translate_with_class(objects, INGRESS_CLASS, options)
+    translate_with(objects, IngressSettings::default(), options)
 }
 
-/// Like [`translate`], with the name of the ingress class that Sesame implements.
-pub fn translate_with_class(
+/// Like [`translate`], with settings of Ingresses and HTTPProxies.
+pub fn translate_with(
     objects: Vec<Object>,
-    ingress_class: &str,
+    ingress: IngressSettings,
     options: Options,
 ) -> Translation {
     let settings = Settings {
-        ingress_class: ingress_class.into(),
+        ingress,
         ..Settings::new(Mode::Local)
     };
     let mut core = Core::local(settings, options);

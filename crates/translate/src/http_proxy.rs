@@ -102,7 +102,7 @@ pub(crate) fn read(b: &mut Builder, inputs: &Inputs) -> Read {
             let proxy = reader.get(inputs.http_proxies, key)?;
             let settings = reader.get(inputs.settings, &())?;
             let ours = class::is_ours(&settings, &proxy);
-            ours.then(|| fragment::references(reader, inputs, &proxy))
+            ours.then(|| fragment::references(reader, inputs, &settings, &proxy))
         },
     );
     Read {
@@ -137,7 +137,8 @@ pub(crate) fn stages(b: &mut Builder, inputs: &Inputs, read: Read, sources: Sour
         },
     );
     let roots = b.derive("http_proxy root", ours, move |reader, key: &ObjectKey| {
-        host::root(&*reader.get(proxies, key)?)
+        let settings = reader.get(settings, &())?;
+        host::root(&settings, &*reader.get(proxies, key)?)
     });
     let by_fqdn = b.index(roots, "http_proxies by host", |_, root: &Root| {
         vec![Arc::clone(&root.fqdn)]
@@ -319,7 +320,8 @@ fn status_of(
     if root {
         let fqdn = reader.get(stages.roots, key);
         let owner = fqdn.and_then(|root| reader.get(stages.owners, &root.fqdn));
-        findings.extend(host::obstacle(&proxy, owner.as_deref()));
+        let settings = reader.get(inputs.settings, &())?;
+        findings.extend(host::obstacle(&settings, &proxy, owner.as_deref()));
         if let Some(host) = reader.get(stages.hosts, key) {
             findings.extend(host.findings.iter().cloned());
             let addresses = reader.get(addresses, &());

@@ -1,5 +1,6 @@
 //! Settings of a translation: one input row that stages read, so that settings can change at run time.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use sesame_api::NamespacedName;
@@ -21,11 +22,37 @@ pub struct Settings {
     pub controller_name: Arc<str>,
     /// Where the Envoys run.
     pub mode: Mode,
-    /// The name of the ingress class that Sesame implements, with or without an IngressClass.
-    pub ingress_class: Arc<str>,
+    /// What concerns Ingresses and HTTPProxies.
+    pub ingress: IngressSettings,
     /// Whether Envoys in a cluster bind IPv6 addresses. Must be false if the nodes' kernels lack IPv6: Envoy rejects
     /// a listener if any of its addresses can't be bound.
     pub ipv6: bool,
+}
+
+/// Settings of Ingresses and HTTPProxies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IngressSettings {
+    /// The name of the ingress class that Sesame implements, with or without an IngressClass.
+    pub class: Arc<str>,
+    /// The namespaces whose HTTPProxies may have a `virtualhost`; `None` means all.
+    pub root_namespaces: Option<BTreeSet<Arc<str>>>,
+}
+
+impl IngressSettings {
+    /// Whether HTTPProxies in this namespace may have a `virtualhost`.
+    pub(crate) fn permits_roots(&self, namespace: &str) -> bool {
+        let namespaces = self.root_namespaces.as_ref();
+        namespaces.is_none_or(|namespaces| namespaces.contains(namespace))
+    }
+}
+
+impl Default for IngressSettings {
+    fn default() -> Self {
+        Self {
+            class: INGRESS_CLASS.into(),
+            root_namespaces: None,
+        }
+    }
 }
 
 /// Where the Envoys run, and which Gateways they serve.
@@ -50,7 +77,7 @@ impl Settings {
         Self {
             controller_name: CONTROLLER_NAME.into(),
             mode,
-            ingress_class: INGRESS_CLASS.into(),
+            ingress: IngressSettings::default(),
             ipv6: true,
         }
     }

@@ -280,14 +280,11 @@ impl TypeState {
                 }
             }
             Lookup::Keep => {
-                // A required resource is sent as soon as one of its versions may be, even if the client already has it.
-                if !self.required.contains_key(name) {
-                    self.resend.remove(name);
-                }
+                self.resend_if_required(name);
                 self.report_missing(name);
             }
             Lookup::Missing => {
-                self.resend.remove(name);
+                self.resend_if_required(name);
                 self.rejected.remove(name);
                 if self.versions.contains_key(name) {
                     let last = fleet.epoch();
@@ -296,6 +293,14 @@ impl TypeState {
                 }
                 self.report_missing(name);
             }
+        }
+    }
+
+    /// A required resource is sent as soon as one of its versions may be, even if the client already has it; others only
+    /// if they differ.
+    fn resend_if_required(&mut self, name: &Arc<str>) {
+        if !self.required.contains_key(name) {
+            self.resend.remove(name);
         }
     }
 

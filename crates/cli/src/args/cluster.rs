@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::{ArgAction, ValueHint};
 use sesame_api::NamespacedName;
 
-use super::{LogFormat, LogLevel, RouteShards, namespaced_name};
+use super::{IngressArgs, LogFormat, LogLevel, RouteShards, namespaced_name};
 
 /// `sesame serve`.
 #[derive(Debug, clap::Args)]
@@ -41,9 +41,8 @@ pub(crate) struct ServeArgs {
     /// Namespaces to watch [default: all]
     #[arg(long, value_name = "NAMESPACE", value_delimiter = ',')]
     pub(crate) watch_namespaces: Vec<String>,
-    /// Name of the ingress class that Sesame implements; IngressClasses with Sesame's controller name also count
-    #[arg(long, value_name = "NAME", default_value = sesame_control::INGRESS_CLASS)]
-    pub(crate) ingress_class: String,
+    #[command(flatten)]
+    pub(crate) ingress: IngressArgs,
     /// Listen address of the xDS server (mutual TLS)
     #[arg(long, value_name = "IP:PORT", default_value = "0.0.0.0:18000")]
     pub(crate) xds: SocketAddr,

@@ -184,7 +184,7 @@ impl Serve {
             &mut spawner,
         );
         let settings = Settings {
-            ingress_class: config.ingress_class.as_str().into(),
+            ingress: config.ingress.clone(),
             ipv6: has_ipv6(),
             ..Settings::new(mode(&config.envoys))
         };

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use sesame_control::cluster::{ClusterError, Scope, status_store};
 use sesame_control::serve::{Envoys, Serve, ServeConfig};
 use sesame_control::status_store::StatusStore;
-use sesame_control::{INGRESS_CLASS, Sharding};
+use sesame_control::{INGRESS_CLASS, IngressSettings, Sharding};
 use sesame_testkit::api_server::{ApiServer, Channel};
 use sesame_testkit::certs::client_config_as;
 use sesame_testkit::client::{Request, send};
@@ -418,7 +418,7 @@ impl Rig {
             namespace: self.namespace.clone(),
             replica: name.to_owned(),
             watch_namespaces: Some(vec![self.namespace.clone()]),
-            ingress_class: INGRESS_CLASS.to_owned(),
+            ingress: IngressSettings::default(),
             envoys: Envoys::Managed {
                 envoy_image: "envoy:test".to_owned(),
                 sidecar_image: "sesame:test".to_owned(),

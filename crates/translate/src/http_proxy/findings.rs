@@ -55,6 +55,7 @@ impl About {
     pub(super) const DUPLICATE_INCLUDE: Self = Self("IncludeError", "DuplicateConditions");
     pub(super) const LIMIT: Self = Self("IncludeError", "LimitExceeded");
     pub(super) const HOST: Self = Self("VirtualHostError", "InvalidHost");
+    pub(super) const ROOT_NAMESPACE: Self = Self("RootNamespaceError", "RootNotPermitted");
     pub(super) const DUPLICATE_HOST: Self = Self("VirtualHostError", "DuplicateHost");
     pub(super) const TLS: Self = Self("TLSError", "InvalidTLS");
     pub(super) const CERTIFICATE: Self = Self("TLSError", "InvalidCertificate");

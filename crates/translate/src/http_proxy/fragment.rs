@@ -9,6 +9,7 @@ use super::route::{self, OwnRoute};
 use super::tcp::{self, TcpTargets};
 use super::{host, includes};
 use crate::inputs::Inputs;
+use crate::settings::Settings;
 use crate::shared::default_fleet::Sources;
 
 /// The objects that an HTTPProxy refers to, permitted or not.
@@ -21,7 +22,12 @@ pub(crate) struct References {
 }
 
 /// Reads what an HTTPProxy refers to.
-pub(super) fn references(reader: &mut Reader<'_>, inputs: Inputs, proxy: &HTTPProxy) -> References {
+pub(super) fn references(
+    reader: &mut Reader<'_>,
+    inputs: Inputs,
+    settings: &Settings,
+    proxy: &HTTPProxy,
+) -> References {
     // The fragment has the findings.
     let scratch = &mut Findings::default();
     let mut clusters = Vec::new();
@@ -41,7 +47,7 @@ pub(super) fn references(reader: &mut Reader<'_>, inputs: Inputs, proxy: &HTTPPr
     clusters.dedup();
     References {
         clusters: clusters.into(),
-        certificate: host::certificate(proxy),
+        certificate: host::certificate(settings, proxy),
     }
 }
 

@@ -30,13 +30,30 @@ pub(super) struct Root {
 }
 
 /// The host of an HTTPProxy; `None` if it has no valid one.
-pub(super) fn root(proxy: &HTTPProxy) -> Option<Root> {
+pub(super) fn root(settings: &Settings, proxy: &HTTPProxy) -> Option<Root> {
     let host = proxy.spec.virtual_host.as_deref()?;
-    let fqdn = fqdn(host).ok()?;
+    let fqdn = permitted_fqdn(settings, proxy, host).ok()?;
     Some(Root {
         fqdn,
         seniority: Seniority::of(Source::HttpProxy, &proxy.meta),
     })
+}
+
+/// The host, if the HTTPProxy may have one.
+fn permitted_fqdn(
+    settings: &Settings,
+    proxy: &HTTPProxy,
+    host: &HttpProxyVirtualHost,
+) -> Result<Arc<str>, Finding> {
+    let namespace = &proxy.meta.namespace;
+    if !settings.ingress.permits_roots(namespace) {
+        let message = format!(
+            "HTTPProxies in namespace {namespace} may not have a virtualhost (--root-namespaces); remove it, and \
+             include this HTTPProxy from one in a permitted namespace"
+        );
+        return Err(Finding::error(About::ROOT_NAMESPACE, FIELD, message));
+    }
+    fqdn(host)
 }
 
 fn fqdn(host: &HttpProxyVirtualHost) -> Result<Arc<str>, Finding> {
@@ -58,9 +75,13 @@ fn fqdn(host: &HttpProxyVirtualHost) -> Result<Arc<str>, Finding> {
 }
 
 /// Why an HTTPProxy doesn't serve its host. `owner` is the HTTPProxy that serves it.
-pub(super) fn obstacle(proxy: &HTTPProxy, owner: Option<&ObjectKey>) -> Option<Finding> {
+pub(super) fn obstacle(
+    settings: &Settings,
+    proxy: &HTTPProxy,
+    owner: Option<&ObjectKey>,
+) -> Option<Finding> {
     let host = proxy.spec.virtual_host.as_deref()?;
-    let fqdn = match fqdn(host) {
+    let fqdn = match permitted_fqdn(settings, proxy, host) {
         Ok(fqdn) => fqdn,
         Err(finding) => return Some(finding),
     };
@@ -73,8 +94,13 @@ pub(super) fn obstacle(proxy: &HTTPProxy, owner: Option<&ObjectKey>) -> Option<F
     Some(Finding::error(About::DUPLICATE_HOST, &field, message))
 }
 
-/// The certificate of an HTTPProxy's host, permitted or not.
-pub(super) fn certificate(proxy: &HTTPProxy) -> Option<CertificateKey> {
+/// The certificate of an HTTPProxy's host, delegated or not.
+pub(super) fn certificate(settings: &Settings, proxy: &HTTPProxy) -> Option<CertificateKey> {
+    let permitted = settings.ingress.permits_roots(&proxy.meta.namespace);
+    permitted.then(|| named_certificate(proxy)).flatten()
+}
+
+fn named_certificate(proxy: &HTTPProxy) -> Option<CertificateKey> {
     let tls = proxy.spec.virtual_host.as_deref()?.tls.as_deref()?;
     let name = tls.secret_name.as_deref()?;
     let secret = sesame_api::secret_name(&proxy.meta.namespace, name)?;
@@ -233,7 +259,7 @@ fn usable(
     findings: &mut Findings,
 ) -> Option<CertificateKey> {
     let field = format!("{field}.secretName");
-    let Some(certificate) = certificate(proxy) else {
+    let Some(certificate) = named_certificate(proxy) else {
         let message = "expected the name of a Secret with a certificate, or namespace/name";
         findings.error(About::TLS, &field, message);
         return None;

@@ -10,7 +10,7 @@ use sesame_model::{
 };
 
 use crate::pipeline::{self, Pipeline};
-use crate::settings::{Mode, Settings};
+use crate::settings::{IngressSettings, Mode, Settings};
 
 /// A value in YAML, indented as the code around it.
 pub(super) fn yaml(text: &str) -> serde_json::Value {
@@ -64,6 +64,17 @@ impl World {
             ));
         }
         world
+    }
+
+    /// Replaces the settings of Ingresses and HTTPProxies.
+    pub(super) fn set(&mut self, ingress: IngressSettings) {
+        let mut batch = Batch::new();
+        let settings = Settings {
+            ingress,
+            ..Settings::new(Mode::Managed)
+        };
+        self.pipeline.inputs.set_settings(&mut batch, settings);
+        self.engine.commit(batch);
     }
 
     /// A translation with these HTTPProxies, each a name and its spec.

@@ -337,6 +337,11 @@ fn run(
         client.take_log();
         client.settle(&mut fleet);
         prop_assert!(client.log.is_empty());
+    }
+    for client in &mut clients {
+        // The end of the other client's stream, and of its rejections, may have released removals.
+        client.settle(&mut fleet);
+        client.take_log();
         client.reconnect(&mut fleet);
         client.settle(&mut fleet);
         // Missing names are reported again.

@@ -1,7 +1,7 @@
 //! Hosts and TLS.
 
 use super::super::testing::World;
-use crate::settings::Mode;
+use crate::settings::{IngressSettings, Mode};
 
 const ROUTES: &str = "routes: [{services: [{name: one, port: 80}]}, {conditions: [{prefix: /open}], services: [{name: two, port: 80}], permitInsecure: true}]";
 
@@ -50,6 +50,34 @@ fn the_oldest_root_serves_a_host() {
     );
     world.remove("two");
     assert_eq!(world.status("one"), "valid\n");
+}
+
+#[test]
+fn only_root_namespaces_may_have_roots() {
+    let mut world = World::with(&[
+        ("child", "{routes: [{services: [{name: one, port: 80}]}]}"),
+        (
+            "root",
+            &with_tls("{secretName: cert}").replace("one", "two"),
+        ),
+        (
+            "edge/root",
+            "{virtualhost: {fqdn: a.com}, includes: [{name: child, namespace: shop}]}",
+        ),
+    ]);
+    world.set(IngressSettings {
+        root_namespaces: Some(["edge".into()].into()),
+        ..IngressSettings::default()
+    });
+    assert_eq!(world.routes(80, "a.com"), "/ / -> shop/one:80\n");
+    assert_eq!(world.status("child"), "valid\n");
+    assert_eq!(
+        world.status("root"),
+        "invalid\nerror RootNamespaceError RootNotPermitted: spec.virtualhost: HTTPProxies in namespace shop may not have \
+         a virtualhost (--root-namespaces); remove it, and include this HTTPProxy from one in a permitted namespace\n"
+    );
+    world.set(IngressSettings::default());
+    assert!(!world.status("root").contains("RootNamespaceError"));
 }
 
 #[test]

@@ -139,6 +139,36 @@ fn endpoints_are_sent_to_a_waiting_client_once_no_longer_rejected() {
 }
 
 #[test]
+fn endpoints_that_return_while_their_cluster_warms_are_sent_again() {
+    let (mut fleet, mut client) = served();
+    fleet.apply(update(
+        2,
+        &[(Cluster, "c1", "v0"), (Endpoint, "c1", "v0")],
+        &[],
+    ));
+    client.pump(&mut fleet);
+    client.receive(&mut fleet);
+    client.receive(&mut fleet);
+    // The client has v0, which is replaced before it is acknowledged, so no version is known to be good.
+    fleet.apply(update(3, &[(Endpoint, "c1", "bad")], &[]));
+    client.settle(&mut fleet);
+    // The endpoints of c0 are in flight, so those of c1 can't be reported as missing yet.
+    fleet.apply(update(4, &[(Endpoint, "c0", "v1")], &[]));
+    client.pump(&mut fleet);
+    fleet.apply(update(5, &[(Cluster, "c1", "v1")], &[]));
+    client.pump(&mut fleet);
+    fleet.apply(update(6, &[], &[(Cluster, "c1"), (Endpoint, "c1")]));
+    client.pump(&mut fleet);
+    fleet.apply(update(
+        7,
+        &[(Cluster, "c1", "v1"), (Endpoint, "c1", "v0")],
+        &[],
+    ));
+    client.settle(&mut fleet);
+    assert!(client.unacked.is_empty(), "c1 warms: {:#?}", client.log);
+}
+
+#[test]
 fn a_client_that_has_a_version_rejected_by_another_gets_the_last_good_one() {
     let (mut fleet, mut client) = served();
     let mut ask = request(Route);
