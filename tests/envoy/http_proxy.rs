@@ -7,7 +7,7 @@ use anyhow::Context;
 use crate::harness::{Folder, Sesame, backends, check, eventually, listening, new_ip};
 
 /// An offset at which the port for HTTP is free.
-fn free_offset() -> u16 {
+pub(crate) fn free_offset() -> u16 {
     loop {
         let any = TcpListener::bind((IpAddr::from([127, 0, 0, 1]), 0)).expect("a free port");
         let port = any.local_addr().expect("an address").port();

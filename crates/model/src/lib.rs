@@ -37,7 +37,7 @@ mod route_policy;
 mod tls;
 mod tracing;
 
-pub use auth::{AuthProtocol, ExternalAuth, MAX_HOST_AUTH};
+pub use auth::{AuthBody, AuthProtocol, ExternalAuth, MAX_HOST_AUTH};
 pub use backend::{
     Authorities, BackendName, CertificateName, Cluster, ClusterKey, ClusterPolicy, Discovery,
     Endpoint, EndpointShare, Endpoints, ExternalHost, NamedAuthorities, Protocol, RetryLimit,

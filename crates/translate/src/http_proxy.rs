@@ -5,6 +5,7 @@
 //! roots are put together again. The walk of a tree reads no routes, so statuses of other HTTPProxies stay.
 
 mod access;
+mod authorization;
 mod balancing;
 mod class;
 mod conditions;
@@ -175,7 +176,10 @@ pub(crate) fn stages(b: &mut Builder, inputs: &Inputs, read: Read, sources: Sour
         move |reader, (proxy, root): &Inclusion| {
             let included = reader.get(included, &(proxy.clone(), root.clone()))?;
             let fragment = reader.get(fragments, proxy)?;
-            let mut findings = rules::findings(&fragment.routes, root, &included.visits);
+            let host = reader.get(hosts, root);
+            let auth = host.as_ref().and_then(|host| host.auth.as_ref());
+            let routes = &fragment.routes;
+            let mut findings = rules::findings(routes, root, auth, &included.visits);
             findings.extend(included.findings.iter().cloned());
             (!findings.is_empty()).then_some(findings)
         },

@@ -109,10 +109,6 @@ fn virtual_host() -> Json {
         ("clientValidation", may(0.05, validation)),
     ]);
     let tls = prop_oneof![5 => terminate, 1 => just(json!({"passthrough": true}))];
-    let authorization = record(vec![(
-        "extensionRef",
-        may(0.9, just(json!({"name": "e1"}))),
-    )]);
     let provider = json!({
         "name": "j1",
         "default": true,
@@ -124,13 +120,70 @@ fn virtual_host() -> Json {
             ("tls", may(0.5, tls.boxed())),
             ("corsPolicy", may(0.2, cors())),
             ("rateLimitPolicy", may(0.1, rate_limit())),
-            ("authorization", may(0.05, authorization)),
+            ("authorization", may(0.3, authorization())),
             ("jwtProviders", may(0.05, just(json!([provider])))),
         ]),
         addresses(),
     )
         .prop_map(merged)
         .boxed()
+}
+
+fn authorization() -> Json {
+    let reference = record(vec![
+        ("name", must(mostly(&["e1", "e2"], &["missing"]))),
+        ("namespace", may(0.2, any_of(&["one", "two"]))),
+    ]);
+    let text = || {
+        mostly(
+            &["x-a", "x-"],
+            &["X-B", "a b", "ü", ":path", "content-length"],
+        )
+    };
+    let name = prop_oneof![
+        2 => text().prop_map(|text| json!({"exact": text})),
+        1 => text().prop_map(|text| json!({"prefix": text})),
+        1 => text().prop_map(|text| json!({"suffix": text})),
+        1 => text().prop_map(|text| json!({"contains": text, "ignoreCase": true})),
+    ];
+    let names = || list(name.clone().boxed(), 0..3);
+    let http = record(vec![
+        (
+            "pathPrefix",
+            may(
+                0.5,
+                mostly(&["/", "/check", "/check/"], &["/a?b", "/ü", "/a b"]),
+            ),
+        ),
+        ("allowedAuthorizationHeaders", may(0.5, names())),
+        ("allowedUpstreamHeaders", may(0.5, names())),
+    ]);
+    let body = record(vec![
+        (
+            "maxRequestBytes",
+            may(0.8, any_number(&[1, 1_024, 1 << 20, 8 << 20, u32::MAX])),
+        ),
+        ("allowPartialMessage", may(0.5, boolean())),
+        ("packAsBytes", may(0.5, boolean())),
+    ]);
+    record(vec![
+        ("extensionRef", may(0.95, reference)),
+        ("serviceType", may(0.6, any_of(&["grpc", "http", "http"]))),
+        ("httpSettings", may(0.5, http)),
+        ("authPolicy", may(0.3, auth_policy())),
+        ("responseTimeout", may(0.3, ingress::duration())),
+        ("failOpen", may(0.4, boolean())),
+        ("withRequestBody", may(0.4, body)),
+    ])
+}
+
+fn auth_policy() -> Json {
+    let value = || mostly(&["a", ""], &["ü", "%REQ(x)%", "\n"]);
+    let context = record(vec![("k", may(0.8, value())), ("ü", may(0.3, value()))]);
+    record(vec![
+        ("disabled", may(0.3, boolean())),
+        ("context", may(0.4, context)),
+    ])
 }
 
 fn cors() -> Json {
@@ -248,7 +301,7 @@ fn http_route() -> Json {
         ("conditions", may(0.8, conditions())),
         ("enableWebsockets", may(0.2, boolean())),
         ("permitInsecure", may(0.3, boolean())),
-        ("authPolicy", may(0.03, just(json!({"disabled": true})))),
+        ("authPolicy", may(0.2, auth_policy())),
         ("timeoutPolicy", may(0.2, timeouts())),
         ("retryPolicy", may(0.2, retry())),
         ("healthCheckPolicy", may(0.2, http_health())),

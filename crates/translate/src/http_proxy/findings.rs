@@ -43,6 +43,8 @@ impl About {
     pub(super) const RATE: Self = Self("RouteError", "InvalidRateLimitPolicy");
     pub(super) const PREFIX: Self = Self("PrefixReplaceError", "InvalidReplacement");
     pub(super) const SOURCES: Self = Self("IPFilterError", "InvalidIPFilter");
+    pub(super) const AUTH: Self = Self("AuthError", "InvalidAuthorization");
+    pub(super) const AUTH_SERVICE: Self = Self("AuthError", "ExtensionServiceNotUsable");
     pub(super) const CORS: Self = Self("CORSError", "InvalidCORSPolicy");
     pub(super) const SERVICE: Self = Self("ServiceError", "InvalidService");
     pub(super) const UNRESOLVED: Self = Self("ServiceError", "ServiceNotFound");

@@ -6,6 +6,7 @@ use sesame_api::{HTTPProxy, HttpProxyTls, HttpProxyVirtualHost, ObjectKey};
 use sesame_engine::Reader;
 use sesame_model::{CertificateKey, Cors, SourceFilter, Termination, TlsVersion, TlsVersions};
 
+use super::authorization::{self, HostAuth};
 use super::findings::{About, Finding, Findings};
 use super::services::not_delegated;
 use super::{access, cors, unsupported};
@@ -119,6 +120,7 @@ pub(super) struct Host {
     pub(super) tls: HostTls,
     pub(super) cors: Option<Arc<Cors>>,
     pub(super) sources: Option<SourceFilter>,
+    pub(super) auth: Option<HostAuth>,
     /// What is wrong with the fields of the host.
     pub(super) findings: Box<[Finding]>,
 }
@@ -185,8 +187,17 @@ pub(super) fn read(
     let cors = cors.map(|policy| cors::read(FIELD, policy, &mut findings));
     let (allow, deny) = (&host.ip_allow_policy, &host.ip_deny_policy);
     let sources = access::sources(FIELD, allow, deny, &mut findings);
+    let auth = host.authorization.as_deref().map(|server| {
+        let field = format!("{FIELD}.authorization");
+        let namespace = &proxy.meta.namespace;
+        authorization::read(reader, of.1, namespace, &field, server, &mut findings)
+    });
     let tls = tls(reader, of, proxy, host.tls.as_deref(), &mut findings);
     if matches!(tls, HostTls::Forwarded(_)) {
+        if auth.is_some() {
+            let message = "can't be applied to forwarded connections, so they are closed; remove it, or spec.tcpproxy";
+            findings.refuse(About::AUTH, &format!("{FIELD}.authorization"), message);
+        }
         for (part, filters) in [("ipAllowPolicy", allow), ("ipDenyPolicy", deny)] {
             if !filters.is_empty() {
                 let message = "can't be applied to forwarded connections, so they are closed; remove it, or spec.tcpproxy";
@@ -200,6 +211,7 @@ pub(super) fn read(
         tls,
         cors,
         sources,
+        auth,
         findings: findings.list.into(),
     })
 }

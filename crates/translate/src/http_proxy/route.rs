@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use sesame_api::{HTTPProxy, HttpProxyRoute};
+use sesame_api::{AuthorizationPolicy, HTTPProxy, HttpProxyRoute};
 use sesame_engine::Reader;
 use sesame_model::{
     Action, ClusterKey, Forward, ForwardOptions, HeaderChanges, Mirror, PartsPerMillion, RateLimit,
@@ -18,7 +18,7 @@ use super::headers::{self, Changes, HostRewrite, Place};
 use super::operators::Names;
 use super::rewrite::{self, Replacements};
 use super::services::{self, Common};
-use super::{access, balancing, health, policies, redirect, unsupported};
+use super::{access, authorization, balancing, health, policies, redirect, unsupported};
 use crate::inputs::Inputs;
 use crate::shared::default_fleet::Sources;
 
@@ -51,6 +51,8 @@ pub(super) struct Plan {
     /// `None`: those of the host.
     pub(super) sources: Option<SourceFilter>,
     pub(super) rate: Option<RateLimit>,
+    /// `None`: that of the host.
+    pub(super) auth: Option<Arc<AuthorizationPolicy>>,
 }
 
 impl Plan {
@@ -63,6 +65,7 @@ impl Plan {
             response_headers: HeaderChanges::default(),
             sources: None,
             rate: None,
+            auth: None,
         }
     }
 }
@@ -163,6 +166,7 @@ fn plan(
     let rate = route.rate_limit_policy.as_deref();
     let rate = rate.and_then(|policy| policy.local.as_deref());
     let rate = rate.and_then(|policy| access::rate(field, policy, findings));
+    let auth = authorization::of_route(field, route.auth_policy.as_deref(), findings);
     let actions = [
         !route.services.is_empty(),
         route.request_redirect_policy.is_some(),
@@ -193,6 +197,7 @@ fn plan(
         response_headers: response.headers,
         sources,
         rate,
+        auth,
     }
 }
 

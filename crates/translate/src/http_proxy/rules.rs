@@ -8,6 +8,7 @@ use sesame_model::{
     Action, HeaderMatch, Redirect, RedirectPort, Route, RouteMatch, RoutePolicy, SourceFilter,
 };
 
+use super::authorization::{CONTEXT, HostAuth, Unchecked};
 use super::conditions::{Conditions, Misfit};
 use super::findings::{About, Finding, Findings};
 use super::fragment::Fragment;
@@ -110,6 +111,7 @@ fn placed(
 pub(super) fn findings(
     routes: &[OwnRoute],
     root: &ObjectKey,
+    auth: Option<&HostAuth>,
     visits: &[Arc<Conditions>],
 ) -> Vec<Finding> {
     let mut findings = Findings::default();
@@ -122,6 +124,15 @@ pub(super) fn findings(
         findings.warn(About::LIMIT, "spec.routes", message);
     }
     for route in routes {
+        let check = auth.map(|auth| auth.of_route(route.plan.auth.as_deref()));
+        if let Some(Err(Unchecked::Context)) = check {
+            let field = format!("{}.authPolicy.context", route::field(route.index));
+            let message = format!(
+                "{CONTEXT} (in the virtualhost of HTTPProxy {})",
+                root.namespaced_name()
+            );
+            findings.error(About::AUTH, &field, message);
+        }
         let mut visits = visits.iter().take(MAX_CHECKED);
         let error = visits.find_map(|conditions| placed(conditions, route).err());
         if let Some((about, part, Misfit { message, .. })) = error {
@@ -178,9 +189,13 @@ impl Rules<'_> {
             }
         };
         let permit_insecure = route.permit_insecure;
-        let route = match self.host.refused {
-            true => None,
-            false => Some(Route {
+        let auth = self.host.auth.as_ref();
+        let auth = auth.map(|auth| auth.of_route(plan.auth.as_deref()));
+        let route = match auth.unwrap_or(Ok(None)) {
+            _ if self.host.refused => None,
+            Err(_) => None,
+            Ok(auth) => Some(Route {
+                auth,
                 action,
                 request_headers: plan.request_headers.clone(),
                 response_headers: plan.response_headers.clone(),

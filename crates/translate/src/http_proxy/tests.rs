@@ -1,5 +1,6 @@
 //! HTTPProxies in, routes and statuses out.
 
+mod authorization;
 mod hosts;
 mod includes;
 mod limits;

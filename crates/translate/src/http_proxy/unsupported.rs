@@ -12,7 +12,6 @@ pub(super) fn of_host(field: &str, host: &HttpProxyVirtualHost, findings: &mut F
     let tls = host.tls.as_deref();
     let global = host.rate_limit_policy.as_deref();
     for (used, type_, name) in [
-        (host.authorization.is_some(), "AuthError", "authorization"),
         (
             !host.jwt_providers.is_empty(),
             "JWTVerificationError",
@@ -38,7 +37,6 @@ pub(super) fn of_host(field: &str, host: &HttpProxyVirtualHost, findings: &mut F
 pub(super) fn of_route(field: &str, route: &HttpProxyRoute, findings: &mut Findings) {
     let rate = route.rate_limit_policy.as_deref();
     for (used, type_, name) in [
-        (route.auth_policy.is_some(), "AuthError", "authPolicy"),
         (
             route.jwt_verification_policy.is_some(),
             "JWTVerificationError",
