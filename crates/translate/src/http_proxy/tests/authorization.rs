@@ -84,7 +84,7 @@ fn the_fields_of_a_check_are_read() {
         .body
         .expect("a body");
     assert_eq!((body.max, body.partial, body.bytes), (1_024, true, true));
-    let settings = "httpSettings: {pathPrefix: /x/, allowedAuthorizationHeaders: [{prefix: x-}], \
+    let settings = "httpSettings: {pathPrefix: /x/, allowedAuthorizationHeaders: [{prefix: x-a}], \
          allowedUpstreamHeaders: [{exact: x-a}, {exact: X-Y}, {contains: z}, {exact: authorization}]}";
     let auth = check(&format!("{HTTP}, {settings}"), "").expect("a check");
     assert_eq!(auth.before.remove, ["X-Y"]);
