@@ -87,7 +87,7 @@ async fn grpc() -> (AuthServer, String) {
     (server, text)
 }
 
-fn nobody(name: &str) -> String {
+fn unreachable(name: &str) -> String {
     service(name, &[SocketAddr::from(([127, 0, 0, 1], 1))])
 }
 
@@ -235,7 +235,7 @@ async fn requests_pass_a_failed_service_only_if_the_host_says_so() {
     let one = |name: &str, fields: &str| proxy(name, fields, &route("/", ""));
     let objects = services
         + UNUSED
-        + &nobody("down")
+        + &unreachable("down")
         + &extension("down", "  protocol: h2c")
         + &one("one", down)
         + &one("context", &format!("{down}, {context}"))

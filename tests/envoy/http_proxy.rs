@@ -4,7 +4,9 @@ use std::net::{IpAddr, SocketAddr, TcpListener};
 
 use anyhow::Context;
 
-use crate::harness::{Folder, Sesame, backends, check, eventually, listening, new_ip};
+use crate::harness::{
+    Folder, HTTP, Sesame, at, backends, check, eventually, listening, new_ip, route,
+};
 
 /// An offset at which the port for HTTP is free.
 pub(crate) fn free_offset() -> u16 {
@@ -105,4 +107,58 @@ async fn routes_select_backends_with_their_policies() {
         ],
     )
     .await;
+}
+
+#[tokio::test]
+async fn a_gateway_that_names_their_kinds_serves_httpproxies_and_ingresses() {
+    let (_backends, services) = backends(&["a", "b"]).await;
+    let kinds = "allowedRoutes: {kinds: [{kind: HTTPRoute}, {group: projectsesame.io, kind: HTTPProxy}, \
+                 {group: networking.k8s.io, kind: Ingress}]}";
+    let listeners = [
+        format!("{HTTP}, hostname: '*.example.com', {kinds}"),
+        "name: closed, protocol: HTTP, port: 8081".to_owned(),
+    ];
+    let objects = services
+        + "
+apiVersion: projectsesame.io/v1
+kind: HTTPProxy
+metadata: {name: web}
+spec:
+  virtualhost: {fqdn: web.example.com}
+  routes: [{services: [{name: a, port: 80}]}]
+---
+apiVersion: projectsesame.io/v1
+kind: HTTPProxy
+metadata: {name: elsewhere, namespace: other}
+spec:
+  virtualhost: {fqdn: elsewhere.example.com}
+  routes: [{directResponsePolicy: {statusCode: 204}}]
+---
+apiVersion: networking.k8s.io/v1
+kind: Ingress
+metadata: {name: web}
+spec:
+  rules:
+  - host: web.example.com
+    http: {paths: [{path: /b, pathType: Prefix, backend: {service: {name: b, port: {number: 80}}}}]}
+---
+" + &route(
+        "web",
+        &["web, sectionName: http"],
+        &["web.example.com"],
+        &[&at("/b/route", "a")],
+    );
+    let sesame = Sesame::with_gateway(&listeners, &objects).await;
+    listening(sesame.at(8080)).await;
+    check(
+        sesame.at(8080),
+        &[
+            ("web.example.com", "/", "a"),
+            ("web.example.com", "/b", "b"),
+            ("web.example.com", "/b/route", "a"),
+            ("elsewhere.example.com", "/", "404"),
+        ],
+    )
+    .await;
+    check(sesame.at(8081), &[("web.example.com", "/", "404")]).await;
 }

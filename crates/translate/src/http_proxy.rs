@@ -223,9 +223,17 @@ pub(crate) fn stages(b: &mut Builder, inputs: &Inputs, read: Read, sources: Sour
                     domain: Arc::clone(&host.fqdn),
                     original: Arc::clone(&host.fqdn),
                 });
+                let mut hosts = attached.collect::<Vec<_>>();
+                let protocols = host.protocols_of_gateways();
+                let object = (Kind::HTTPProxy, &key.namespace);
+                hosts.extend(
+                    sources
+                        .gateways
+                        .hosts(reader, object, &host.fqdn, protocols),
+                );
                 Some(Attachments {
                     parents: Vec::new(),
-                    hosts: attached.collect(),
+                    hosts,
                 })
             },
         ),

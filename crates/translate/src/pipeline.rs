@@ -35,6 +35,7 @@ use crate::shared::connections::{self, ChainKey, ServedChain};
 use crate::shared::datagrams;
 use crate::shared::default_fleet;
 use crate::shared::hosts::{self, Attachments, RouteRules};
+use crate::shared::open_listeners;
 use crate::shared::overlaps;
 use crate::shared::ports::{self, Bind};
 use crate::shared::service_annotations;
@@ -184,6 +185,7 @@ pub fn stages(b: &mut Builder) -> Pipeline {
     let listener = default_fleet::http_listener(b, &inputs);
     let of_default_fleet = default_fleet::Sources {
         listener,
+        gateways: open_listeners::stages(b, gateways.points, inputs.namespaces),
         backends: backends.backends,
         certificates: certificate_states,
         authorities,

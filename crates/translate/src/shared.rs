@@ -19,6 +19,7 @@ pub mod hostname;
 pub mod hosts;
 pub mod listeners;
 pub(crate) mod namespaces;
+pub(crate) mod open_listeners;
 pub(crate) mod overlaps;
 pub mod parameters;
 pub mod pod_services;

@@ -253,6 +253,8 @@ fn allowed_routes() -> Json {
         1 => just(json!({"kind": "TCPRoute"})),
         1 => just(json!({"kind": "UDPRoute"})),
         1 => just(json!({"group": "example.net", "kind": "HTTPRoute"})),
+        4 => just(json!({"group": "projectsesame.io", "kind": "HTTPProxy"})),
+        4 => just(json!({"group": "networking.k8s.io", "kind": "Ingress"})),
     ];
     record(vec![
         ("namespaces", may(0.9, namespaces())),

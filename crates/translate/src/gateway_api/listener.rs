@@ -16,6 +16,7 @@ use crate::shared::grants::{Grants, Referrer};
 use crate::shared::hostname;
 use crate::shared::listeners::{AllowedNamespaces, Protocol};
 use crate::shared::namespaces::check_selector;
+use crate::shared::open_listeners;
 
 /// The route kinds that a protocol supports and Sesame implements.
 fn kinds_of(protocol: Protocol) -> &'static [Kind] {
@@ -192,17 +193,21 @@ fn refused(
     clients.and_then(|clients| clients.validation.clone().err())
 }
 
-/// The route kinds that may attach: the protocol's, narrowed by `allowedRoutes.kinds`.
+/// The route kinds that may attach: the protocol's, narrowed by `allowedRoutes.kinds`. Kinds without parentRefs must be
+/// named there.
 fn kinds(
     field: &str,
     protocol: Protocol,
     listener: &Listener,
     unresolved: &mut Vec<Problem>,
 ) -> Vec<Kind> {
-    let carried = kinds_of(protocol);
+    let mut carried = kinds_of(protocol).to_vec();
     let wanted = &listener.allowed_routes.kinds;
     if wanted.is_empty() {
-        return carried.to_vec();
+        return carried;
+    }
+    if matches!(protocol, Protocol::Http | Protocol::Https) {
+        carried.extend(open_listeners::KINDS);
     }
     let mut kinds = Vec::new();
     for (index, kind) in wanted.iter().enumerate() {

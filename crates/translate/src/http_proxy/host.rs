@@ -145,6 +145,18 @@ impl Host {
         self.tls != HostTls::None
     }
 
+    /// The protocols of Gateways' listeners that may serve it. Those terminate TLS as the Gateway says, so they don't
+    /// serve what needs client certificates.
+    pub(super) fn protocols_of_gateways(&self) -> &'static [Protocol] {
+        match &self.tls {
+            HostTls::Served(termination) if termination.clients.is_none() => {
+                &[Protocol::Http, Protocol::Https]
+            }
+            HostTls::None => &[Protocol::Http, Protocol::Https],
+            HostTls::Served(_) | HostTls::Invalid | HostTls::Forwarded(_) => &[Protocol::Http],
+        }
+    }
+
     /// The listener of its TLS connections.
     pub(super) fn listener(&self, settings: &Settings, owner: &ObjectKey) -> Option<ListenerPoint> {
         let (protocol, passthrough) = match &self.tls {

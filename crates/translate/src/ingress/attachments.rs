@@ -13,7 +13,7 @@ use crate::settings::Settings;
 use crate::shared::default_fleet::Sources;
 use crate::shared::hostname;
 use crate::shared::hosts::{self, AttachedHost, Attachments};
-use crate::shared::listeners::ListenerRef;
+use crate::shared::listeners::{ListenerRef, Protocol};
 
 /// Declares the attachments, by Ingress and host.
 pub(super) fn stage(
@@ -74,6 +74,15 @@ fn rows(
                 }
             }
         }
+        let protocols: &[Protocol] = match plain {
+            Some(_) => &[Protocol::Http, Protocol::Https],
+            None => &[Protocol::Https],
+        };
+        hosts.extend(
+            sources
+                .gateways
+                .hosts(reader, (key.kind, &key.namespace), host, protocols),
+        );
         rows.push(row(hosts::row_key(key, host), hosts));
     }
     Some(rows)

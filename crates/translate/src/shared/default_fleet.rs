@@ -23,6 +23,7 @@ use crate::shared::hosts::{Attachments, RouteRules};
 use crate::shared::listeners::{
     AllowedNamespaces, AttachPoints, ListenerId, ListenerPoint, ListenerRef, Protocol,
 };
+use crate::shared::open_listeners::OpenListeners;
 use crate::shared::ports::Terminations;
 use crate::shared::services::RoutedBackend;
 
@@ -55,6 +56,8 @@ pub(crate) struct Contribution {
 pub(crate) struct Sources {
     /// The HTTP listener.
     pub(crate) listener: Table<(), ListenerRef>,
+    /// The listeners of Gateways that serve these objects too.
+    pub(crate) gateways: OpenListeners,
     /// Backends by cluster; a row exists if an object refers to the cluster.
     pub(crate) backends: Table<ClusterKey, RoutedBackend>,
     /// Certificates that objects refer to.

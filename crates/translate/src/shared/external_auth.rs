@@ -38,7 +38,7 @@ pub(crate) fn names(text: &str, position: TextPosition) -> TextMatch {
 }
 
 /// The headers that only the service may set: those copied from its response that it doesn't get. Otherwise, a client's
-/// value would reach the backend if the service sets none. Only whole names can be told.
+/// value would reach the backend if the service sets none. Patterns can't be removed.
 pub(crate) fn exclusive(protocol: &AuthProtocol) -> impl Iterator<Item = &String> {
     let (copied, seen) = match protocol {
         AuthProtocol::Http {

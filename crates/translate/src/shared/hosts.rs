@@ -6,7 +6,7 @@
 //! tier, the order is: more specific match, source with precedence, older object, name, order within the object
 //! (HTTPRouteSpec.hostnames, HTTPRouteRule.matches).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use sesame_api::{Kind, ObjectKey, ParentReference};
@@ -87,6 +87,42 @@ pub struct AttachedHost {
 }
 
 impl AttachedHost {
+    /// The intersections of an object's hostnames with a listener's; without any, all of the listener's. If several
+    /// hostnames have the same intersection, the most specific one is used.
+    pub(crate) fn on(listener: &ListenerPoint, hostnames: &[Arc<str>]) -> Vec<Self> {
+        let mut best: BTreeMap<&str, &str> = BTreeMap::new();
+        let any = [Arc::from(hostname::ANY)];
+        let hostnames = if hostnames.is_empty() {
+            &any
+        } else {
+            hostnames
+        };
+        for original in hostnames {
+            if let Some(common) = hostname::intersection(&listener.domain, original) {
+                let present = best.entry(common).or_insert(original);
+                if hostname::by_specificity(original, present).is_lt() {
+                    *present = original;
+                }
+            }
+        }
+        best.into_iter()
+            .map(|(domain, original)| {
+                let domain: Arc<str> = domain.into();
+                // Usually equal: share the allocation.
+                let original = if *domain == *original {
+                    Arc::clone(&domain)
+                } else {
+                    original.into()
+                };
+                Self {
+                    listener: Arc::clone(&listener.listener),
+                    domain,
+                    original,
+                }
+            })
+            .collect()
+    }
+
     /// The chain for its connections.
     pub fn chain(&self) -> ChainKey {
         ChainKey {

@@ -7,6 +7,7 @@ use sesame_api::{LabelOperator, LabelSelector};
 use sesame_engine::{Reader, Table};
 
 use crate::problem::FieldError;
+use crate::shared::listeners::{AllowedNamespaces, ListenerPoint};
 
 /// The label that every namespace has (Kubernetes' NamespaceDefaultLabelName).
 const NAME: &str = "kubernetes.io/metadata.name";
@@ -27,6 +28,21 @@ pub(crate) fn selected(
         .unwrap_or_default();
     labels.insert(NAME.to_owned(), namespace.to_string());
     selector.matches(&labels)
+}
+
+/// Whether routes in this namespace may attach to a listener.
+pub(crate) fn permits(
+    reader: &mut Reader<'_>,
+    labels: Table<Arc<str>, Labels>,
+    listener: &ListenerPoint,
+    namespace: &Arc<str>,
+) -> bool {
+    match &listener.namespaces {
+        AllowedNamespaces::All => true,
+        AllowedNamespaces::Same => *namespace == listener.listener.id.owner.namespace,
+        AllowedNamespaces::Selected(selector) => selected(reader, labels, namespace, selector),
+        AllowedNamespaces::None => false,
+    }
 }
 
 /// Checks what the API server does not validate in the selector at `field`: operators, and whether they have values.

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 
 use sesame_api::{Kind, ObjectKey};
 use sesame_engine::{Builder, Index, Reader, Table};
-use sesame_model::{PathMatch, RouteMatch, VirtualHostKey};
+use sesame_model::{FleetId, PathMatch, RouteMatch, VirtualHostKey};
 
 use crate::shared::covering::Covering;
 use crate::shared::hosts::{self, Attachments, Sources};
@@ -69,8 +69,12 @@ pub(crate) fn messages(
         .flat_map(|(host, overlaps)| {
             let own = overlaps.0.iter().filter(|one| one.loser == *object);
             own.map(|one| {
+                let place = match &host.table.fleet {
+                    FleetId::Gateway { namespace, name } => format!(" at Gateway {namespace}/{name}"),
+                    FleetId::Default | FleetId::Unmanaged => String::new(),
+                };
                 format!(
-                    "{} on host {} goes to {} {}, which has the same match and takes precedence",
+                    "{} on host {}{place} goes to {} {}, which has the same match and takes precedence",
                     one.requests,
                     host.domain,
                     one.winner.kind,

@@ -1,7 +1,6 @@
 //! Attaches routes to listeners by parentRefs, allowedRoutes and hostnames, in the same way for all route kinds.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use sesame_api::{DefaultScope, Gateway, Kind, ObjectKey, ParentReference, reason};
@@ -9,9 +8,8 @@ use sesame_engine::{Index, Reader, Table};
 
 use super::RouteKind;
 use crate::problem::Problem;
-use crate::shared::hostname;
 use crate::shared::hosts::{AttachedHost, Attachments, ParentVerdict};
-use crate::shared::listeners::{AllowedNamespaces, AttachPoints, ListenerPoint, ListenerRef};
+use crate::shared::listeners::{AttachPoints, ListenerPoint, ListenerRef};
 use crate::shared::namespaces::{self, Labels};
 
 /// The maximum number of parents in a route's status (RouteStatus.parents).
@@ -133,7 +131,7 @@ fn hosts_at(
     let mut allowed = Vec::new();
     for listener in named {
         if listener.kinds.contains(&route.kind)
-            && namespace_allowed(reader, sources, owner, &listener.namespaces, route)
+            && namespaces::permits(reader, sources.namespaces, listener, route.namespace)
         {
             allowed.push(listener);
         }
@@ -152,7 +150,7 @@ fn hosts_at(
     }
     let hosts: Vec<AttachedHost> = allowed
         .iter()
-        .flat_map(|listener| hosts_on(listener, route.hostnames))
+        .flat_map(|listener| AttachedHost::on(listener, route.hostnames))
         .collect();
     if hosts.is_empty() {
         return Err(Problem::new(
@@ -207,57 +205,4 @@ fn no_matching_parent(
 /// `Gateway namespace/name`.
 fn display(owner: &ObjectKey) -> String {
     format!("{} {}", owner.kind, owner.namespaced_name())
-}
-
-fn namespace_allowed(
-    reader: &mut Reader<'_>,
-    sources: Sources,
-    owner: &ObjectKey,
-    allowed: &AllowedNamespaces,
-    route: &Attaching<'_>,
-) -> bool {
-    match allowed {
-        AllowedNamespaces::All => true,
-        AllowedNamespaces::Same => *route.namespace == owner.namespace,
-        AllowedNamespaces::Selected(selector) => {
-            namespaces::selected(reader, sources.namespaces, route.namespace, selector)
-        }
-        AllowedNamespaces::None => false,
-    }
-}
-
-/// The intersections of a route's hostnames with a listener's. If several hostnames have the same intersection, the
-/// most specific one is used.
-fn hosts_on(listener: &ListenerPoint, hostnames: &[Arc<str>]) -> Vec<AttachedHost> {
-    let mut best: BTreeMap<&str, &str> = BTreeMap::new();
-    let any = [Arc::from(hostname::ANY)];
-    let hostnames = if hostnames.is_empty() {
-        &any
-    } else {
-        hostnames
-    };
-    for original in hostnames {
-        if let Some(common) = hostname::intersection(&listener.domain, original) {
-            let present = best.entry(common).or_insert(original);
-            if hostname::by_specificity(original, present).is_lt() {
-                *present = original;
-            }
-        }
-    }
-    best.into_iter()
-        .map(|(domain, original)| {
-            let domain: Arc<str> = domain.into();
-            // Usually equal: share the allocation.
-            let original = if *domain == *original {
-                Arc::clone(&domain)
-            } else {
-                original.into()
-            };
-            AttachedHost {
-                listener: Arc::clone(&listener.listener),
-                domain,
-                original,
-            }
-        })
-        .collect()
 }
