@@ -78,6 +78,7 @@ fn cluster(key: &ClusterKey, protocol: Protocol) -> Value {
             address: [127, 0, 0, 1].into(),
             port: 8080,
         }],
+        ..Endpoints::default()
     };
     let mut out = to_json(&sesame_envoy::cluster(key, &cluster)).expect("a known type");
     let fields = out.as_object_mut().expect("a message");

@@ -72,6 +72,8 @@ const ALLOWED: &[Request] = &[
     (&["patch"], GATEWAYS, "grpcroutes/status", SHOP, "shop"),
     (&["get"], SESAME, "httpproxies", SHOP, "shop"),
     (&["patch"], SESAME, "httpproxies/status", SHOP, "shop"),
+    (&["get"], SESAME, "extensionservices", SHOP, "shop"),
+    (&["patch"], SESAME, "extensionservices/status", SHOP, "shop"),
     (&["get"], "networking.k8s.io", "ingresses", SHOP, "shop"),
     (
         &["patch"],
@@ -142,7 +144,13 @@ const DENIED: &[Request] = &[
         SHOP,
         "shop",
     ),
-    (&["patch"], SESAME, "extensionservices/status", SHOP, "shop"),
+    (
+        &["create", "patch", "update", "delete"],
+        SESAME,
+        "extensionservices",
+        SHOP,
+        "shop",
+    ),
     (
         &["create", "patch", "update", "delete"],
         SESAME,

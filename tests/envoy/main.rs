@@ -6,6 +6,7 @@
 #![allow(clippy::print_stderr, reason = "a failing test shows Sesame's output")]
 
 mod auth;
+mod authorization;
 mod backend_tls;
 mod backends;
 mod changes;

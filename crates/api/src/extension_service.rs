@@ -10,6 +10,7 @@ use crate::check::{self, Check};
 use crate::condition::ConditionsStatus;
 use crate::http_proxy::{LoadBalancerPolicy, TimeoutPolicy, UpstreamValidation};
 use crate::meta::Meta;
+use crate::named::Named;
 use crate::object::resource;
 use crate::open_enum::open_enum;
 
@@ -32,6 +33,10 @@ resource! { ExtensionService {
     fn check(&self) -> Check {
         check::at("spec", check::extension_service::spec(&self.spec))
     }
+
+    fn references(&self, named: &mut Named) {
+        named.by_extension_service(self);
+    }
 } }
 
 /// Where an extension service is and how Envoy calls it.
@@ -42,7 +47,7 @@ pub struct ExtensionServiceSpec {
     /// The Services that calls are sent to, in proportion to their weights. Those of type ExternalName aren't allowed.
     #[cfg_attr(feature = "schema", schemars(length(min = 1, max = 128)))]
     pub services: Vec<ExtensionServiceTarget>,
-    /// How the certificates of the endpoints are verified. Not with the protocol `h2c`.
+    /// How the certificates of the endpoints are verified. By default, they aren't. Not with the protocol `h2c`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub validation: Option<Box<UpstreamValidation>>,
     /// The protocol; `h2` by default.
@@ -51,7 +56,7 @@ pub struct ExtensionServiceSpec {
     /// How an endpoint is chosen. Strategies that read requests don't apply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load_balancer_policy: Option<Box<LoadBalancerPolicy>>,
-    /// How long calls may take.
+    /// How long calls may take, and how long idle connections stay open. `idle` has no effect.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_policy: Option<Box<TimeoutPolicy>>,
     /// The version of Envoy's gRPC APIs that the service has; only `v3`.
@@ -99,7 +104,7 @@ open_enum! {
     }
 }
 
-/// Limits on what is in progress or waits. 0 stands for Envoy's default.
+/// Limits on what is in progress or waits. 0 stands for no limit.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
 )]

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use crate::backend_tls_policy::{BackendTLSPolicy, BackendTlsValidation};
 use crate::check::{self, is_precise_hostname};
+use crate::extension_service::ExtensionService;
 use crate::gateway::{Gateway, GatewayTls};
 use crate::gateway_class::GatewayClass;
 use crate::http_proxy::{HTTPProxy, HttpProxyVirtualHost, UpstreamValidation};
@@ -122,6 +123,11 @@ impl Named {
         for service in of_routes.chain(of_connections) {
             self.by_upstream_validation(namespace, service.validation.as_deref());
         }
+    }
+
+    pub(crate) fn by_extension_service(&mut self, extension: &ExtensionService) {
+        let validation = extension.spec.validation.as_deref();
+        self.by_upstream_validation(&extension.meta.namespace, validation);
     }
 
     fn by_virtual_host(&mut self, namespace: &Arc<str>, host: &HttpProxyVirtualHost) {
@@ -250,6 +256,7 @@ mod tests {
                 "Secret/shop/keys"
             ]
         );
+        assert_eq!(of("ExtensionService", &[]), ["Secret/auth/check-ca"]);
         assert_eq!(of("Ingress", &[]), ["Secret/shop/shop"]);
         let annotations = json!({"projectsesame.io/tls-cert-namespace": "certs"});
         assert_eq!(

@@ -212,7 +212,7 @@ fn ingresses(
     for ingress in ingresses.iter().take(rows) {
         let hosts = match ingress.hosts.is_empty() {
             true if ingress.key.kind == Kind::Ingress => "*".to_owned(),
-            // Only the HTTPProxies that include it have hosts.
+            // The HTTPProxies that include it or refer to it have hosts.
             true => "-".to_owned(),
             false => first_names(&ingress.hosts, ingress.more_hosts),
         };

@@ -88,7 +88,7 @@ fn chain(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// Gateways, ListenerSets, routes, Ingresses and HTTPProxies with their statuses. `ingress_class` is the name of the
+/// Gateways, ListenerSets, routes, Ingresses, HTTPProxies and ExtensionServices with their statuses. `ingress_class` is the name of the
 /// ingress class that Sesame implements: Ingresses and HTTPProxies of other controllers aren't included.
 ///
 /// # Errors
@@ -222,7 +222,7 @@ async fn list(
 fn is_optional(kind: Kind) -> bool {
     matches!(
         kind,
-        Kind::XListenerSet | Kind::HTTPProxy | Kind::IngressClass
+        Kind::XListenerSet | Kind::HTTPProxy | Kind::ExtensionService | Kind::IngressClass
     )
 }
 
@@ -249,6 +249,9 @@ fn status(object: &Object) -> Option<ObjectStatus> {
         }
         Object::HTTPProxy(proxy) => {
             return Some(ObjectStatus::HttpProxy(proxy.status.clone().into()));
+        }
+        Object::ExtensionService(extension) => {
+            return Some(ObjectStatus::Conditions(extension.status.clone().into()));
         }
         _ => {}
     }

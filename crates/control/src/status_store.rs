@@ -72,13 +72,14 @@ enum SpecSummary {
     /// Boxed because most objects are routes.
     ListenerSet(Box<ListenerSetSummary>),
     Route(Arc<[Arc<str>]>),
-    /// An Ingress or an HTTPProxy, of any class.
+    /// An Ingress or an HTTPProxy, of any class, or an ExtensionService.
     Ingress(Box<IngressSummary>),
 }
 
 /// Whether the store has a summary of objects of a kind.
 pub(crate) fn is_shown(kind: Kind) -> bool {
-    kind.has_listeners() || kind.is_route() || matches!(kind, Kind::Ingress | Kind::HTTPProxy)
+    let others = [Kind::Ingress, Kind::HTTPProxy, Kind::ExtensionService];
+    kind.has_listeners() || kind.is_route() || others.contains(&kind)
 }
 
 #[derive(Debug)]
@@ -138,6 +139,7 @@ impl StatusStore {
             Object::HTTPProxy(proxy) => {
                 SpecSummary::Ingress(Box::new(IngressSummary::of_http_proxy(proxy)))
             }
+            Object::ExtensionService(_) => SpecSummary::Ingress(Box::default()),
             object => match (object.as_listener_set(), object.as_route()) {
                 (Some(set), _) => SpecSummary::ListenerSet(Box::new(ListenerSetSummary {
                     gateway: set.spec.parent_ref.resolve(&set.meta.namespace),

@@ -27,8 +27,9 @@ use envoy_types::pb::envoy::r#type::v3::Percent;
 use envoy_types::pb::google::protobuf::BoolValue;
 use envoy_types::util::pack_any;
 use sesame_model::{
-    AddressFamilies, Authorities, CertificateName, Cluster, ClusterKey, ConnectionLimits,
-    DestinationKey, Discovery, ExternalHost, Protocol, RetryLimit, UpstreamTls, Verification,
+    AddressFamilies, Authorities, BackendName, CertificateName, Cluster, ClusterKey,
+    ConnectionLimits, DestinationKey, Discovery, ExternalHost, Protocol, RetryLimit, UpstreamTls,
+    Verification,
 };
 
 use crate::{endpoint, names, secret, wire};
@@ -63,8 +64,10 @@ pub fn cluster(key: &ClusterKey, cluster: &Cluster) -> pb::Cluster {
         limits.requests = Some(BEST_EFFORT_REQUESTS);
         limits.pending = Some(BEST_EFFORT_REQUESTS);
     }
+    let shared = matches!(key.backend, BackendName::ExtensionService { .. });
     let mut out = pb::Cluster {
         circuit_breakers: Some(circuit_breakers(&limits, cluster.retries)),
+        common_lb_config: shared.then(by_locality),
         lb_policy: pb::cluster::LbPolicy::LeastRequest.into(),
         transport_socket: cluster.tls.as_deref().map(transport_socket),
         ..match &cluster.discovery {
@@ -114,6 +117,17 @@ pub(crate) fn with_eds(name: String) -> pb::Cluster {
             ..Default::default()
         }),
         circuit_breakers: Some(circuit_breakers(&ConnectionLimits::default(), None)),
+        ..Default::default()
+    }
+}
+
+/// Load balancing first chooses a locality, by weight, and then one of its endpoints.
+pub(crate) fn by_locality() -> pb::cluster::CommonLbConfig {
+    use pb::cluster::common_lb_config::{LocalityConfigSpecifier, LocalityWeightedLbConfig};
+    pb::cluster::CommonLbConfig {
+        locality_config_specifier: Some(LocalityConfigSpecifier::LocalityWeightedLbConfig(
+            LocalityWeightedLbConfig::default(),
+        )),
         ..Default::default()
     }
 }

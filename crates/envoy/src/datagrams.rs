@@ -9,7 +9,6 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use envoy_types::pb::envoy::config::cluster::v3 as cluster;
-use envoy_types::pb::envoy::config::core::v3::Locality;
 use envoy_types::pb::envoy::config::endpoint::v3 as pb;
 use envoy_types::pb::envoy::config::listener::v3::{ListenerFilter, listener_filter};
 use envoy_types::pb::envoy::extensions::filters::udp::udp_proxy::v3::udp_proxy_config::RouteSpecifier;
@@ -20,8 +19,9 @@ use envoy_types::pb::xds::r#type::matcher::v3::matcher::{OnMatch, on_match};
 use envoy_types::util::pack_any;
 use sesame_model::{Datagrams, Endpoint, ListenerKey};
 
-use crate::cluster::with_eds;
-use crate::{names, wire};
+use crate::cluster::{by_locality, with_eds};
+use crate::endpoint::{locality, share};
+use crate::names;
 
 /// Datagrams can't be sent to this address. Envoy would choose a locality without endpoints for no session, whatever
 /// its weight.
@@ -59,48 +59,20 @@ pub(crate) fn filter(key: &ListenerKey) -> ListenerFilter {
 
 /// The cluster of a UDP port.
 pub fn datagram_cluster(key: &ListenerKey) -> cluster::Cluster {
-    use cluster::cluster::common_lb_config::{LocalityConfigSpecifier, LocalityWeightedLbConfig};
     cluster::Cluster {
-        common_lb_config: Some(cluster::cluster::CommonLbConfig {
-            locality_config_specifier: Some(LocalityConfigSpecifier::LocalityWeightedLbConfig(
-                LocalityWeightedLbConfig::default(),
-            )),
-            ..Default::default()
-        }),
+        common_lb_config: Some(by_locality()),
         ..with_eds(names::datagrams(key))
     }
 }
 
 /// The endpoints of a UDP port, with a locality for each backend.
-///
-/// If two Services have an endpoint in common, Envoy takes it for the first of them only.
 pub fn datagram_endpoints(key: &ListenerKey, datagrams: &Datagrams) -> pb::ClusterLoadAssignment {
-    let shares = datagrams.shares.iter();
-    let localities = shares.map(|share| {
-        locality(
-            names::cluster(&share.cluster),
-            share.weight,
-            &share.endpoints,
-        )
-    });
+    let localities = datagrams.shares.iter().map(share);
     let dropped = datagrams.dropped;
     let nowhere = (dropped > 0).then(|| locality(names::REFUSED.to_owned(), dropped, &[NOWHERE]));
     pb::ClusterLoadAssignment {
         cluster_name: names::datagrams(key),
         endpoints: localities.chain(nowhere).collect(),
-        ..Default::default()
-    }
-}
-
-/// An endpoint whose locality changes loses its sessions, so the name is that of the backend.
-fn locality(name: String, weight: u32, endpoints: &[Endpoint]) -> pb::LocalityLbEndpoints {
-    pb::LocalityLbEndpoints {
-        locality: Some(Locality {
-            sub_zone: name,
-            ..Default::default()
-        }),
-        load_balancing_weight: wire::uint32(weight),
-        lb_endpoints: endpoints.iter().map(crate::endpoint::host).collect(),
         ..Default::default()
     }
 }

@@ -6,28 +6,49 @@ use std::net::SocketAddr;
 
 use envoy_types::pb::envoy::config::core::v3 as core;
 use envoy_types::pb::envoy::config::endpoint::v3 as pb;
-use sesame_model::{ClusterKey, Endpoint, Endpoints};
+use sesame_model::{ClusterKey, Endpoint, EndpointShare, Endpoints};
 
 use crate::{names, wire};
 
-/// A cluster's load assignment: one locality with all endpoints in order. If there are none, the assignment is empty,
-/// and Envoy responds with 503; without an assignment the cluster would stay warming.
+/// A cluster's load assignment: one locality with all endpoints in order, or one for each share. If there are none, the
+/// assignment is empty, and Envoy responds with 503; without an assignment the cluster would stay warming.
 pub fn endpoints(key: &ClusterKey, endpoints: &Endpoints) -> pb::ClusterLoadAssignment {
     let mut hosts: Vec<_> = endpoints.endpoints.iter().map(host).collect();
     if let Some(port) = key.health_port() {
         let hosts = hosts.iter_mut();
         hosts.for_each(|host| check_at(host, port));
     }
+    let whole = (!hosts.is_empty()).then(|| pb::LocalityLbEndpoints {
+        lb_endpoints: hosts,
+        ..Default::default()
+    });
+    let shares = endpoints.shares.iter().map(share);
     pb::ClusterLoadAssignment {
         cluster_name: names::cluster(key),
-        endpoints: if hosts.is_empty() {
-            vec![]
-        } else {
-            vec![pb::LocalityLbEndpoints {
-                lb_endpoints: hosts,
-                ..Default::default()
-            }]
-        },
+        endpoints: whole.into_iter().chain(shares).collect(),
+        ..Default::default()
+    }
+}
+
+/// The locality of a share. If two Services have an endpoint in common, Envoy takes it for the first of them only.
+pub(crate) fn share(share: &EndpointShare) -> pb::LocalityLbEndpoints {
+    let name = names::cluster(&share.cluster);
+    locality(name, share.weight, &share.endpoints)
+}
+
+/// An endpoint whose locality changes loses its sessions, so the name is that of the backend.
+pub(crate) fn locality(
+    name: String,
+    weight: u32,
+    endpoints: &[Endpoint],
+) -> pb::LocalityLbEndpoints {
+    pb::LocalityLbEndpoints {
+        locality: Some(core::Locality {
+            sub_zone: name,
+            ..Default::default()
+        }),
+        load_balancing_weight: wire::uint32(weight),
+        lb_endpoints: endpoints.iter().map(host).collect(),
         ..Default::default()
     }
 }

@@ -30,7 +30,7 @@ use crate::{names, route, tracing, wire};
 
 /// The CORS filter; routes enable it.
 pub(crate) const CORS: &str = "envoy.filters.http.cors";
-/// The filter for the check of a route; routes enable it.
+/// The filter for the check of a route, unless it has context entries; routes enable it.
 pub(crate) const ROUTE_AUTH: &str = "auth.route";
 /// The filter for clients' addresses; routes enable it.
 pub(crate) const SOURCES: &str = "envoy.filters.http.rbac";
@@ -198,6 +198,10 @@ fn filters() -> Vec<pb::HttpFilter> {
         filter(JWT_PROVIDER, set_filter_state::Config::default(), true),
         filter(JWT, Composite::default(), true),
         filter(ROUTE_AUTH, Composite::default(), true),
+    ];
+    let with_context = route::ContextFilter::all();
+    let with_context = with_context.map(|of| filter(&of.name(), of.config(), true));
+    let last = [
         filter(STATEFUL_SESSION, StatefulSession::default(), true),
         filter(
             "envoy.filters.http.router",
@@ -208,6 +212,7 @@ fn filters() -> Vec<pb::HttpFilter> {
             false,
         ),
     ];
+    let of_routes = of_routes.into_iter().chain(with_context).chain(last);
     of_hosts.chain(of_routes).collect()
 }
 

@@ -30,7 +30,7 @@ pub const TYPES: [&str; 6] = [CLUSTER, ENDPOINTS, SECRET, LISTENER, SCOPE, ROUTE
 /// it are closed. Other cluster names contain a slash.
 pub const REFUSED: &str = "refused";
 
-/// `namespace/service:port`, or `xbackend:namespace/name`.
+/// `namespace/service:port`, `xbackend:namespace/name`, or `extension:namespace/name`.
 pub fn cluster(key: &ClusterKey) -> String {
     key.to_string()
 }

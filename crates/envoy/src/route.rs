@@ -20,6 +20,7 @@ mod session;
 mod tree;
 mod virtual_host;
 
+pub(crate) use auth::ContextFilter;
 pub(crate) use policy::no_rate;
 pub(crate) use virtual_host::{reserved, scope, shard_tail, table_head, table_tail};
 pub use virtual_host::{route_table, virtual_host};

@@ -130,8 +130,9 @@ pub(crate) fn auth(protocol: AuthProtocol) -> ExternalAuth {
     ExternalAuth {
         cluster: cluster_key("auth"),
         protocol,
-        max_body: None,
+        body: None,
         timeout: Duration::from_secs(5),
+        fail_open: false,
         before: HeaderChanges::default(),
     }
 }
@@ -233,24 +234,53 @@ fn any_list() -> impl Strategy<Value = List> {
     prop_oneof![names.prop_map(List::Only), Just(List::All)]
 }
 
+fn any_names() -> impl Strategy<Value = Vec<TextMatch>> {
+    let position = prop_oneof![
+        Just(TextPosition::Whole),
+        Just(TextPosition::Start),
+        Just(TextPosition::End),
+        Just(TextPosition::Anywhere),
+    ];
+    let name = (word(), position).prop_map(|(text, position)| TextMatch {
+        text,
+        position,
+        ignore_case: true,
+    });
+    prop::collection::vec(name, 0..3)
+}
+
+/// A check of a route with context entries.
+fn any_with_context() -> impl Strategy<Value = ExternalAuth> {
+    let context = prop::collection::btree_map(word(), word(), 1..3);
+    context.prop_map(|context| auth(AuthProtocol::GrpcWithContext(context)))
+}
+
 fn any_auth() -> impl Strategy<Value = ExternalAuth> {
     let grpc = any_list().prop_map(|request_headers| AuthProtocol::Grpc { request_headers });
-    let names = prop::collection::vec(word(), 0..3);
-    let http = ("(/[a-z]{1,3}){0,2}", names, any_list()).prop_map(
+    let names = prop::option::of(any_names());
+    let http = ("(/[a-z]{1,3}){0,2}", any_names(), names).prop_map(
         |(path_prefix, request_headers, response_headers)| AuthProtocol::Http {
             path_prefix,
             request_headers,
             response_headers,
         },
     );
-    let body = prop::option::of(1..9u32);
-    (prop_oneof![grpc, http], body, any::<bool>()).prop_map(|(protocol, max_body, changes)| {
+    let body = (1..9u32, any::<bool>(), any::<bool>());
+    let body = body.prop_map(|(max, partial, bytes)| AuthBody {
+        max,
+        partial,
+        bytes,
+    });
+    let body = prop::option::of(body);
+    let flags = any::<(bool, bool)>();
+    (prop_oneof![grpc, http], body, flags).prop_map(|(protocol, body, (changes, fail_open))| {
         let removed = HeaderLists {
             remove: vec!["x-a".to_owned()],
             ..HeaderLists::default()
         };
         ExternalAuth {
-            max_body,
+            body,
+            fail_open,
             before: match changes {
                 true => removed.into(),
                 false => HeaderChanges::default(),
@@ -268,7 +298,7 @@ pub(crate) fn any_route() -> impl Strategy<Value = Route> {
         any::<bool>(),
         any::<bool>(),
         prop::option::of(0..=1_000_000u32),
-        prop::option::of(any_auth()),
+        prop::option::of(prop_oneof![any_auth(), any_with_context()]),
     )
         .prop_map(
             |(path, action, method, with_cors, with_session, share, auth)| {

@@ -33,6 +33,11 @@ pub enum BackendName {
     },
     /// A host outside the cluster, which no object stands for.
     Host(Arc<ExternalHost>),
+    /// An ExtensionService: a weighted list of Services.
+    ExtensionService {
+        /// Name of the ExtensionService.
+        name: Arc<str>,
+    },
 }
 
 impl BackendName {
@@ -40,7 +45,7 @@ impl BackendName {
     pub fn object(&self) -> &Arc<str> {
         match self {
             Self::ServicePort { service, .. } => service,
-            Self::XBackend { name } => name,
+            Self::XBackend { name } | Self::ExtensionService { name } => name,
             Self::Host(host) => &host.hostname,
         }
     }
@@ -155,7 +160,8 @@ pub struct NamedAuthorities {
     pub names: Vec<Arc<str>>,
 }
 
-/// `namespace/service:port`, `xbackend:namespace/name` or `host:namespace/host:port`, followed by the policy, if any:
+/// `namespace/service:port`, `xbackend:namespace/name`, `extension:namespace/name` or `host:namespace/host:port`,
+/// followed by the policy, if any:
 /// `shop/api:80?protocol=h2`.
 impl fmt::Display for ClusterKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -166,6 +172,7 @@ impl fmt::Display for ClusterKey {
             }
             BackendName::XBackend { name } => write!(f, "xbackend:{namespace}/{name}")?,
             BackendName::Host(host) => write!(f, "host:{namespace}/{host}")?,
+            BackendName::ExtensionService { name } => write!(f, "extension:{namespace}/{name}")?,
         }
         match &self.policy {
             Some(policy) => write!(f, "?{policy}"),
@@ -364,10 +371,23 @@ pub enum CertificateName {
     Uri(Arc<str>),
 }
 
-/// The endpoints of a cluster.
+/// The endpoints of a cluster. If there are none, requests get 503.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Endpoints {
-    /// Sorted, without duplicates. If empty, requests get 503.
+    /// Sorted, without duplicates.
+    pub endpoints: Vec<Endpoint>,
+    /// Those of the Services of an ExtensionService, which has no others. Sorted by cluster, without duplicates.
+    pub shares: Vec<EndpointShare>,
+}
+
+/// The endpoints of one of several backends, and their share of requests or sessions.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EndpointShare {
+    /// The backend.
+    pub cluster: ClusterKey,
+    /// The share of the sum of all weights; at least 1.
+    pub weight: u32,
+    /// Never empty.
     pub endpoints: Vec<Endpoint>,
 }
 

@@ -38,16 +38,16 @@ mod route_policy;
 mod tls;
 mod tracing;
 
-pub use auth::{AuthProtocol, ExternalAuth, MAX_HOST_AUTH};
+pub use auth::{AuthBody, AuthProtocol, ExternalAuth, MAX_HOST_AUTH};
 pub use backend::{
     AddressFamilies, Authorities, BackendName, CertificateName, Cluster, ClusterKey, ClusterPolicy,
-    Discovery, Endpoint, Endpoints, ExternalHost, NamedAuthorities, Protocol, RetryLimit,
-    TlsSettings, UpstreamTls, Verification,
+    Discovery, Endpoint, EndpointShare, Endpoints, ExternalHost, NamedAuthorities, Protocol,
+    RetryLimit, TlsSettings, UpstreamTls, Verification,
 };
 pub use connection::{
     Balancing, ConnectionLimits, ConnectionSettings, HealthCheck, HttpCheck, SlowStart,
 };
-pub use datagrams::{DatagramShare, Datagrams};
+pub use datagrams::Datagrams;
 pub use destination::DestinationKey;
 pub use fleet::{
     AddressRequest, AddressValue, Autoscaling, FleetAddress, FleetId, FleetLogLevel,

@@ -1,5 +1,6 @@
 //! An authorization service that speaks Envoy's gRPC protocol. Over HTTP, [`Backend`](crate::backend::Backend) is one.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -34,9 +35,12 @@ type Decide = dyn Fn(&HttpRequest) -> Decision + Send + Sync;
 #[derive(Debug)]
 pub struct AuthServer {
     address: SocketAddr,
-    checked: Arc<Mutex<Vec<HttpRequest>>>,
+    checked: Arc<Mutex<Vec<Checked>>>,
     server: JoinHandle<()>,
 }
+
+/// A request, and the context entries of the check.
+type Checked = (HttpRequest, BTreeMap<String, String>);
 
 impl AuthServer {
     /// Starts a server on this address; port 0 picks a free port. Must be called within a Tokio runtime.
@@ -75,7 +79,14 @@ impl AuthServer {
 
     /// The requests that it has checked.
     pub fn checked(&self) -> Vec<HttpRequest> {
-        lock(&self.checked).clone()
+        let checked = lock(&self.checked);
+        checked.iter().map(|(request, _)| request.clone()).collect()
+    }
+
+    /// The context entries of these checks.
+    pub fn contexts(&self) -> Vec<BTreeMap<String, String>> {
+        let checked = lock(&self.checked);
+        checked.iter().map(|(_, context)| context.clone()).collect()
     }
 }
 
@@ -86,7 +97,7 @@ impl Drop for AuthServer {
 }
 
 struct Checker {
-    checked: Arc<Mutex<Vec<HttpRequest>>>,
+    checked: Arc<Mutex<Vec<Checked>>>,
     decide: Box<Decide>,
 }
 
@@ -96,12 +107,12 @@ impl Authorization for Checker {
         &self,
         request: Request<CheckRequest>,
     ) -> Result<Response<CheckResponse>, Status> {
-        let attributes = request.into_inner().attributes;
-        let http = attributes
-            .and_then(|attributes| attributes.request?.http)
-            .ok_or_else(|| Status::invalid_argument("no HTTP request"))?;
+        let attributes = request.into_inner().attributes.unwrap_or_default();
+        let http = attributes.request.and_then(|request| request.http);
+        let http = http.ok_or_else(|| Status::invalid_argument("no HTTP request"))?;
         let decision = (self.decide)(&http);
-        lock(&self.checked).push(http);
+        let context = attributes.context_extensions.into_iter().collect();
+        lock(&self.checked).push((http, context));
         Ok(Response::new(respond(decision)))
     }
 }
@@ -148,6 +159,6 @@ fn respond(decision: Decision) -> CheckResponse {
 }
 
 /// Ignores poisoning: a panic leaves the list consistent.
-fn lock(checked: &Mutex<Vec<HttpRequest>>) -> MutexGuard<'_, Vec<HttpRequest>> {
+fn lock(checked: &Mutex<Vec<Checked>>) -> MutexGuard<'_, Vec<Checked>> {
     checked.lock().unwrap_or_else(PoisonError::into_inner)
 }

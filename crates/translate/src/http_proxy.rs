@@ -5,11 +5,13 @@
 //! roots are put together again. The walk of a tree reads no routes, so statuses of other HTTPProxies stay.
 
 mod access;
+mod authorization;
 mod balancing;
 mod class;
 mod clients;
 mod conditions;
 mod cors;
+pub(crate) mod extensions;
 mod findings;
 mod fragment;
 mod headers;
@@ -193,7 +195,7 @@ pub(crate) fn stages(b: &mut Builder, inputs: &Inputs, read: Read, sources: Sour
             let included = reader.get(included, &(proxy.clone(), root.clone()))?;
             let fragment = reader.get(fragments, proxy)?;
             let host = reader.get(hosts, root)?;
-            let mut findings = rules::findings(&fragment.routes, root, &host.jwt, &included.visits);
+            let mut findings = rules::findings(&fragment.routes, root, &host, &included.visits);
             findings.extend(included.findings.iter().cloned());
             (!findings.is_empty()).then_some(findings)
         },

@@ -26,6 +26,7 @@ use crate::gateway_api::{
     ancestors, backend_tls, backend_traffic, l4_route, listener_state, telemetry, xbackend,
 };
 use crate::http_proxy;
+use crate::http_proxy::extensions;
 use crate::ingress;
 use crate::inputs::Inputs;
 use crate::problem::Notices;
@@ -95,7 +96,9 @@ pub fn stages(b: &mut Builder) -> Pipeline {
     let inputs = Inputs::declare(b);
     let ingresses = ingress::read(b, &inputs);
     let proxies = http_proxy::read(b, &inputs);
-    let authorities = authorities::states(b, &inputs, proxies.by_authority.into());
+    let extensions = extensions::read(b, &inputs);
+    let secrets = [proxies.by_authority.into(), extensions.by_authority.into()];
+    let authorities = authorities::states(b, &inputs, secrets);
     let http_by_backend = by_backend(b, "http_routes by backend", inputs.http_routes);
     let grpc_by_backend = by_backend(b, "grpc_routes by backend", inputs.grpc_routes);
     let tls_by_backend = by_backend(b, "tls_routes by backend", inputs.tls_routes);
@@ -128,6 +131,7 @@ pub fn stages(b: &mut Builder) -> Pipeline {
             telemetry_by_backend.into(),
             ingresses.by_backend.into(),
             proxies.by_backend.into(),
+            extensions.by_cluster.into(),
         ],
     );
     let policies = backend_tls::policies(b, &inputs, authorities);
@@ -169,6 +173,9 @@ pub fn stages(b: &mut Builder) -> Pipeline {
                         None => backend,
                     }
                 }
+                BackendName::ExtensionService { .. } => {
+                    services::extension(reader, authorities, key)
+                }
             };
             let session = xbackend::session(reader, xbackends, key).or_else(|| {
                 targeted
@@ -191,6 +198,7 @@ pub fn stages(b: &mut Builder) -> Pipeline {
         authorities,
         revocations: authorities::revocations(b, &inputs, proxies.by_revoked.into()),
         jwks: authorities::jwks(b, &inputs, proxies.by_jwks.into()),
+        extensions: extensions::states(b, &inputs, extensions, authorities),
     };
     let addresses = default_fleet::addresses(b, &inputs);
     let ingress_stages = ingress::stages(b, &inputs, ingresses, of_default_fleet, addresses);
@@ -419,7 +427,7 @@ pub fn stages(b: &mut Builder) -> Pipeline {
         b,
         &inputs,
         backends.backends,
-        xbackends,
+        (xbackends, extensions),
         (targets, traffic_policies),
         fleet_clusters,
     );
@@ -460,6 +468,7 @@ pub fn stages(b: &mut Builder) -> Pipeline {
     let xbackend_status = xbackend::statuses(b, &inputs, xbackends, pod_services, uses);
     let overlaps = overlaps::stages(b, of_hosts, attachments);
     let proxy_status = http_proxy::statuses(b, &inputs, proxy_stages, overlaps, addresses);
+    let extension_status = extensions::statuses(b, &inputs, of_default_fleet.extensions);
     let statuses = b.union(
         "statuses",
         [
@@ -473,6 +482,7 @@ pub fn stages(b: &mut Builder) -> Pipeline {
             telemetry.statuses,
             ingress_stages.statuses,
             proxy_status,
+            extension_status,
         ],
     );
 

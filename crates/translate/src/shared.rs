@@ -1,6 +1,7 @@
 //! Shared by all configuration sources: listeners, ports, hosts, connections and datagrams, which merge the rows of
 //! all sources; the fleet of objects without a Gateway; hostnames and wildcards, references, grants and delegations, certificates,
-//! client certificates, CAs, lists of revoked certificates, keys of tokens, Services and their annotations, the Services of XBackends; durations and expressions.
+//! client certificates, CAs, lists of revoked certificates, keys of tokens, Services and their annotations, the Services
+//! of XBackends; durations and expressions; external authorization.
 
 pub(crate) mod authorities;
 pub mod certificates;
@@ -11,6 +12,7 @@ pub(crate) mod datagrams;
 pub(crate) mod default_fleet;
 pub(crate) mod delegation;
 pub(crate) mod durations;
+pub(crate) mod external_auth;
 pub(crate) mod grants;
 pub(crate) mod headers;
 pub mod hostname;

@@ -70,13 +70,13 @@
   resources: [ingresses/status]
   verbs: [patch]
 - apiGroups: [projectsesame.io]
-  resources: [extensionservices, tlscertificatedelegations]
+  resources: [tlscertificatedelegations]
   verbs: [list, watch]
 - apiGroups: [projectsesame.io]
-  resources: [httpproxies]
+  resources: [extensionservices, httpproxies]
   verbs: [get, list, watch]
 - apiGroups: [projectsesame.io]
-  resources: [httpproxies/status]
+  resources: [extensionservices/status, httpproxies/status]
   verbs: [patch]
 # Backends, and the objects that Gateways, policies and HTTPProxies reference: certificates, CA bundles, parameters.
 # Sesame writes the Services of XBackends.

@@ -52,7 +52,7 @@ impl DefaultFleet {
 }
 
 /// An offset at which the ports for HTTP and HTTPS are free.
-fn free_offset() -> u16 {
+pub(crate) fn free_offset() -> u16 {
     loop {
         let any = TcpListener::bind((IpAddr::from([127, 0, 0, 1]), 0)).expect("a free port");
         let port = any.local_addr().expect("an address").port();

@@ -1,4 +1,4 @@
-//! Ingresses and HTTPProxies, which the default fleet serves.
+//! Ingresses and HTTPProxies, which the default fleet serves, and ExtensionServices.
 //!
 //! In: a scene with Sesame. Out: requests are answered, statuses have addresses, and nothing is left at the end.
 
@@ -25,6 +25,9 @@ const ROOT: &str = "root";
 const LEAF: &str = "leaf";
 const ROOT_HOST: &str = "www.example.com";
 
+/// The ExtensionService.
+const EXTENSION: &str = "check";
+
 /// The Secret with the certificate of both hosts.
 const SECRET: &str = "example-com";
 
@@ -42,7 +45,7 @@ pub(super) fn ingress(scene: &Scene) -> Result<String> {
     shop::open(scene)?;
     let before = scene.everything()?;
     let secret = secret()?;
-    scene.apply(&[secret, docs(), root(), leaf()])?;
+    scene.apply(&[secret, docs(), root(), leaf(), extension()])?;
     let address = address(scene)?;
     let request = |host: &str, path: &str| {
         let mut request = shop::request(address, host);
@@ -103,6 +106,8 @@ pub(super) fn ingress(scene: &Scene) -> Result<String> {
     let (_, gone) = {
         let objects = ["delete", "httpproxy", ROOT, LEAF];
         scene.kubectl(&[&namespace[..], &objects].concat())?;
+        let objects = ["delete", "extensionservice", EXTENSION];
+        scene.kubectl(&[&namespace[..], &objects].concat())?;
         scene.kubectl(&[&namespace[..], &["delete", "secret", SECRET]].concat())?;
         until("the fleet is removed", END, || nothing_left(scene, &before))?
     };
@@ -153,6 +158,16 @@ fn leaf() -> Value {
     )
 }
 
+/// The shop, as a service for authorization: it permits all requests.
+fn extension() -> Value {
+    json!({
+        "apiVersion": "projectsesame.io/v1alpha1",
+        "kind": "ExtensionService",
+        "metadata": { "name": EXTENSION, "namespace": shop::NAMESPACE },
+        "spec": { "services": [{ "name": "shop", "port": 8080 }], "protocol": "http/1.1" },
+    })
+}
+
 fn http_proxy(name: &str, mut spec: Value) -> Value {
     spec["ingressClassName"] = json!("sesame");
     json!({
@@ -187,6 +202,9 @@ fn address(scene: &Scene) -> Result<SocketAddr> {
             let status = &proxy["status"];
             ensure!(status["currentStatus"] == "valid", "{name}: {status}");
         }
+        let extension = ["-n", shop::NAMESPACE, "extensionservice", EXTENSION];
+        let condition = &scene.get(&extension)?["status"]["conditions"][0];
+        ensure!(condition["status"] == "True", "{EXTENSION}: {condition}");
         Ok(SocketAddr::new(service, 80))
     };
     until("statuses have the address of the fleet", DONE, look).map(|(address, _)| address)

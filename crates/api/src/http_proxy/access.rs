@@ -14,7 +14,7 @@ use crate::open_enum::open_enum;
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct AuthorizationServer {
-    /// The ExtensionService; by default, the one for all hosts that Sesame is configured with.
+    /// The ExtensionService. Required.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub extension_ref: Option<ExtensionServiceReference>,
     /// The service's protocol: Envoy's gRPC API, or HTTP with a copy of the request's head. gRPC by default.
@@ -27,10 +27,10 @@ pub struct AuthorizationServer {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub auth_policy: Option<AuthorizationPolicy>,
     /// How long the service may take: a duration, such as `500ms`, or `infinity`. By default, the timeout of the
-    /// ExtensionService.
+    /// ExtensionService, or else 5 seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub response_timeout: Option<String>,
-    /// Whether requests are allowed if the service can't be reached.
+    /// Whether requests are allowed if the service can't be reached or fails. By default, they get 503.
     #[serde(default, skip_serializing_if = "is_default")]
     pub fail_open: bool,
     /// How much of a request's body is sent to the service. None by default.
@@ -95,21 +95,21 @@ pub struct HttpAuthorization {
 pub struct AllowedHeader {
     /// The name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schemars(length(min = 1)))]
+    #[cfg_attr(feature = "schema", schemars(length(min = 1, max = 256)))]
     pub exact: Option<Arc<str>>,
     /// What the name starts with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schemars(length(min = 1)))]
+    #[cfg_attr(feature = "schema", schemars(length(min = 1, max = 256)))]
     pub prefix: Option<Arc<str>>,
     /// What the name ends with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schemars(length(min = 1)))]
+    #[cfg_attr(feature = "schema", schemars(length(min = 1, max = 256)))]
     pub suffix: Option<Arc<str>>,
     /// What the name contains.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schemars(length(min = 1)))]
+    #[cfg_attr(feature = "schema", schemars(length(min = 1, max = 256)))]
     pub contains: Option<Arc<str>>,
-    /// Whether upper and lower case are equal.
+    /// Accepted, and unnecessary: upper and lower case are equal in the names of headers.
     #[serde(default, skip_serializing_if = "is_default")]
     pub ignore_case: bool,
 }
@@ -124,6 +124,7 @@ pub struct AuthorizationPolicy {
     /// Names and values that are sent to the service. Those of a route are merged with those of its host and win. Only
     /// with the service type `grpc`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[cfg_attr(feature = "schema", schemars(extend("maxProperties" = 32)))]
     pub context: BTreeMap<String, String>,
 }
 
@@ -132,14 +133,14 @@ pub struct AuthorizationPolicy {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct RequestBodyBuffer {
-    /// The maximum number of bytes.
+    /// The maximum number of bytes: at most 8 MiB, or 1 MiB with `allowPartialMessage`.
     #[serde(default = "RequestBodyBuffer::kibibyte")]
     #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
     pub max_request_bytes: u32,
     /// Whether the start of a longer body is sent. By default, requests with a longer body are refused.
     #[serde(default, skip_serializing_if = "is_default")]
     pub allow_partial_message: bool,
-    /// Whether the body is sent as bytes. By default, it is sent as UTF-8 text.
+    /// Whether the body is sent to a gRPC service as bytes. By default, it is sent as UTF-8 text.
     #[serde(default, skip_serializing_if = "is_default")]
     pub pack_as_bytes: bool,
 }

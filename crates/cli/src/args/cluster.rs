@@ -119,7 +119,7 @@ fn default_sidecar_image() -> String {
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Problems come first. The command reads the objects' statuses, so it needs permission to list Gateways, \
-ListenerSets, all kinds of routes, Ingresses and HTTPProxies, but no connection to Sesame. What is wrong with an \
+ListenerSets, all kinds of routes, Ingresses, HTTPProxies and ExtensionServices, but no connection to Sesame. What is wrong with an \
 Ingress is not in its status but in its Events: `kubectl describe ingress` shows them.
 
 Examples:

@@ -1,4 +1,4 @@
-//! Ingresses and HTTPProxies in an overview.
+//! Ingresses, HTTPProxies and ExtensionServices in an overview.
 //!
 //! In: entries of the status store. Out: views, the worst first.
 
@@ -16,12 +16,12 @@ use super::overview::worst;
 use super::timed_status::Severity;
 use super::{Entry, Inner, SpecSummary};
 
-/// An Ingress or an HTTPProxy.
+/// An Ingress, an HTTPProxy or an ExtensionService.
 #[derive(Clone, Debug, PartialEq)]
 pub struct IngressView {
     /// The object.
     pub key: ObjectKey,
-    /// Its first hosts; empty for an HTTPProxy that others include, and for an Ingress without hosts.
+    /// Its first hosts; empty for an HTTPProxy that others include, an Ingress without hosts, and an ExtensionService.
     pub hosts: Vec<String>,
     /// Number of omitted hosts.
     pub more_hosts: usize,
@@ -39,7 +39,7 @@ pub struct IngressView {
 const MAX_HOSTS: usize = 2;
 
 /// The parts of a spec that an overview shows.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct IngressSummary {
     hosts: Vec<Arc<str>>,
     more_hosts: usize,
@@ -125,6 +125,10 @@ fn addresses(status: &LoadBalancerStatus) -> Vec<String> {
 fn state(key: &ObjectKey, entry: &Entry) -> Option<(Severity, Option<String>)> {
     match entry.status.as_ref()?.status() {
         ObjectStatus::HttpProxy(status) => Some(of_http_proxy(status)),
+        ObjectStatus::Conditions(status) => Some(match &status.conditions[..] {
+            [] => (Severity::Waiting, None),
+            conditions => (worst(conditions).0, first(conditions)),
+        }),
         ObjectStatus::Ingress(status) => {
             let notices = entry.notices.as_deref();
             let notices = notices.map(|notices| notices::views(key, notices));
@@ -144,25 +148,24 @@ fn state(key: &ObjectKey, entry: &Entry) -> Option<(Severity, Option<String>)> {
 }
 
 fn of_http_proxy(status: &HttpProxyStatus) -> (Severity, Option<String>) {
-    let details = |conditions: &[Condition]| {
-        let details = conditions.iter().flat_map(|c| c.errors.iter());
-        let mut details = details.map(|error| error.message.to_string());
-        details.next()
-    };
     let description = Some(status.description.clone()).filter(|text| !text.is_empty());
     match &status.current_status {
-        Some(HttpProxyState::Valid) => {
-            let warnings = status.conditions.iter().flat_map(|c| c.warnings.iter());
-            let mut warnings = warnings.map(|warning| warning.message.to_string());
-            (Severity::Ok, warnings.next())
-        }
+        Some(HttpProxyState::Valid) => (Severity::Ok, first(&status.conditions)),
         None | Some(HttpProxyState::NotReconciled) => (Severity::Waiting, description),
         Some(_) => {
-            let message = details(&status.conditions);
+            let message = first(&status.conditions);
             let message = message
                 .or(description)
                 .or_else(|| worst(&status.conditions).1);
             (Severity::Error, message)
         }
     }
+}
+
+/// The first error, or else the first warning.
+fn first(conditions: &[Condition]) -> Option<String> {
+    let errors = conditions.iter().flat_map(|c| c.errors.iter());
+    let warnings = conditions.iter().flat_map(|c| c.warnings.iter());
+    let first = errors.chain(warnings).next();
+    first.map(|entry| entry.message.to_string())
 }

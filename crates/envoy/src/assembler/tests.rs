@@ -297,7 +297,10 @@ fn some_endpoints(ports: &[u16]) -> Endpoints {
         .collect();
     endpoints.sort();
     endpoints.dedup();
-    Endpoints { endpoints }
+    Endpoints {
+        endpoints,
+        ..Endpoints::default()
+    }
 }
 
 #[derive(Clone, Debug)]

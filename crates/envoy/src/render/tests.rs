@@ -217,7 +217,13 @@ fn clusters_are_rendered_with_their_protocol_and_tls() {
 #[test]
 fn endpoints_are_in_at_most_one_locality() {
     let shown = |endpoints| {
-        let endpoints = crate::endpoints(&cluster_key("web"), &Endpoints { endpoints });
+        let endpoints = crate::endpoints(
+            &cluster_key("web"),
+            &Endpoints {
+                endpoints,
+                ..Endpoints::default()
+            },
+        );
         render(&wire::resource(&endpoints)).unwrap()
     };
     assert_eq!(

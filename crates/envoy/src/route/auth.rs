@@ -3,6 +3,10 @@
 //! Envoy's filter can't be configured completely for a route, but the composite filter can: its configuration for a route or
 //! a host names the filters to run. So each check has a composite filter of its own in the connection manager. After the
 //! first filter that waits for a response, the composite filter skips its others, so the check is the last one.
+//!
+//! The filters that it runs have no configuration for a route, which is where Envoy takes the context entries of a check
+//! from. So checks with context entries have filters of their own in the connection manager, whose service is part of the
+//! route's configuration. Two settings are not; there is a filter for each of their combinations.
 
 use envoy_types::pb::envoy::config::common::mutation_rules::v3 as rules;
 use envoy_types::pb::envoy::config::core::v3 as core;
@@ -24,17 +28,78 @@ use envoy_types::pb::xds::core::v3 as xds;
 use envoy_types::pb::xds::r#type::matcher::v3::{Matcher, matcher};
 use envoy_types::util::pack_any;
 use matcher::{OnMatch, on_match};
+use pb::ext_authz_per_route::Override;
 use rules::header_mutation::Action;
-use sesame_model::{AuthProtocol, ExternalAuth, HOP_BY_HOP, HeaderChanges, INTERNAL, List};
+use sesame_model::{
+    AuthBody, AuthProtocol, ExternalAuth, HOP_BY_HOP, HeaderChanges, INTERNAL, List, TextMatch,
+    TextPosition,
+};
 
 use super::headers::changes;
 use super::matching::regex;
 use super::{jwt, policy};
 use crate::{hcm, names, wire};
 
-/// Configuration of [`hcm::ROUTE_AUTH`] for a route.
-pub(super) fn of_route(auth: &ExternalAuth) -> Any {
-    filters(auth, false)
+/// The filter for the check of a route, and its configuration.
+pub(super) fn of_route(auth: &ExternalAuth) -> (String, Any) {
+    let AuthProtocol::GrpcWithContext(context) = &auth.protocol else {
+        return (hcm::ROUTE_AUTH.to_owned(), filters(auth, false));
+    };
+    let settings = pb::CheckSettings {
+        context_extensions: context.clone().into_iter().collect(),
+        with_request_body: auth.body.map(buffer),
+        service_override: Some(pb::check_settings::ServiceOverride::GrpcService(grpc(auth))),
+        ..Default::default()
+    };
+    let filter = ContextFilter {
+        fail_open: auth.fail_open,
+        bytes: auth.body.is_some_and(|body| body.bytes),
+    };
+    let per_route = pb::ExtAuthzPerRoute {
+        r#override: Some(Override::CheckSettings(settings)),
+    };
+    (filter.name(), pack_any(per_route))
+}
+
+/// A filter for checks with context entries.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ContextFilter {
+    /// Whether requests pass if the service fails.
+    fail_open: bool,
+    /// Whether the service gets the body as bytes.
+    bytes: bool,
+}
+
+impl ContextFilter {
+    /// All of them.
+    pub(crate) fn all() -> impl Iterator<Item = Self> {
+        let all = [(false, false), (false, true), (true, false), (true, true)];
+        all.into_iter()
+            .map(|(fail_open, bytes)| Self { fail_open, bytes })
+    }
+
+    /// Its name in the connection manager.
+    pub(crate) fn name(self) -> String {
+        let open = if self.fail_open { ".open" } else { "" };
+        let bytes = if self.bytes { ".bytes" } else { "" };
+        format!("auth.context{open}{bytes}")
+    }
+
+    /// Its configuration in the connection manager. The service doesn't exist: routes have their own.
+    pub(crate) fn config(self) -> pb::ExtAuthz {
+        let service = grpc_service(names::REFUSED.to_owned(), String::new());
+        let body = AuthBody {
+            max: 1,
+            partial: true,
+            bytes: true,
+        };
+        pb::ExtAuthz {
+            services: Some(pb::ext_authz::Services::GrpcService(service)),
+            failure_mode_allow: self.fail_open,
+            with_request_body: self.bytes.then(|| buffer(body)),
+            ..strict(false)
+        }
+    }
 }
 
 /// Configuration of the filters of a host with checks. Envoy creates a request's filters when it arrives, by its first
@@ -45,12 +110,17 @@ pub(super) fn of_host<'a>(
     let checks = auth
         .enumerate()
         .map(|(place, auth)| (hcm::host_auth(place), filters(auth, true)));
+    let unchecked = pb::ExtAuthzPerRoute {
+        r#override: Some(Override::Disabled(true)),
+    };
+    let unchecked = pack_any(unchecked);
+    let contexts = ContextFilter::all().map(move |filter| (filter.name(), unchecked.clone()));
     let no_session = session::StatefulSessionPerRoute {
         r#override: Some(session::stateful_session_per_route::Override::Disabled(
             true,
         )),
     };
-    checks.chain([
+    checks.chain(contexts).chain([
         (hcm::CORS.to_owned(), pack_any(CorsPolicy::default())),
         (hcm::SOURCES.to_owned(), pack_any(RbacPerRoute::default())),
         (hcm::RATE.to_owned(), pack_any(policy::no_rate())),
@@ -144,31 +214,51 @@ fn check(auth: &ExternalAuth, reroute: bool) -> pb::ExtAuthz {
     let allowed = match &auth.protocol {
         AuthProtocol::Grpc {
             request_headers: List::All,
-        } => None,
+        }
+        | AuthProtocol::GrpcWithContext(_) => None,
         AuthProtocol::Grpc {
             request_headers: List::Only(names),
-        }
-        | AuthProtocol::Http {
-            request_headers: names,
-            ..
-        } => (!names.is_empty()).then(|| exact(names)),
+        } => Some(patterns(names.iter().cloned().map(MatchPattern::Exact))),
+        AuthProtocol::Http {
+            request_headers, ..
+        } => some(request_headers),
     };
+    let copies_all = matches!(
+        auth.protocol,
+        AuthProtocol::Http {
+            response_headers: None,
+            ..
+        }
+    );
     pb::ExtAuthz {
         services: Some(service(auth)),
+        failure_mode_allow: auth.fail_open,
+        clear_route_cache: reroute,
+        with_request_body: auth.body.map(buffer),
+        allowed_headers: allowed,
+        // For gRPC, the headers would be in a field that most services don't read.
+        encode_raw_headers: matches!(auth.protocol, AuthProtocol::Http { .. }),
+        ..strict(copies_all)
+    }
+}
+
+fn buffer(body: AuthBody) -> pb::BufferSettings {
+    pb::BufferSettings {
+        max_request_bytes: body.max,
+        allow_partial_message: body.partial,
+        pack_as_bytes: body.bytes,
+    }
+}
+
+/// What all checks have in common. `copies_all`: all headers of the service's response are copied to the request.
+fn strict(copies_all: bool) -> pb::ExtAuthz {
+    pb::ExtAuthz {
         transport_api_version: core::ApiVersion::V3.into(),
         // Distinguishes a failed service from one that denies the request.
         status_on_error: Some(HttpStatus {
             code: StatusCode::ServiceUnavailable.into(),
         }),
         validate_mutations: true,
-        clear_route_cache: reroute,
-        with_request_body: auth.max_body.map(|size| pb::BufferSettings {
-            max_request_bytes: size,
-            ..Default::default()
-        }),
-        allowed_headers: allowed,
-        // For gRPC, the headers would be in a field that most services don't read.
-        encode_raw_headers: matches!(auth.protocol, AuthProtocol::Http { .. }),
         disallowed_headers: Some(patterns(
             INTERNAL
                 .iter()
@@ -176,29 +266,44 @@ fn check(auth: &ExternalAuth, reroute: bool) -> pb::ExtAuthz {
         )),
         decoder_header_mutation_rules: Some(rules::HeaderMutationRules {
             disallow_system: wire::boolean(true),
-            disallow_expression: Some(regex(&disallowed(&auth.protocol))),
+            disallow_expression: Some(regex(&disallowed(copies_all))),
             ..Default::default()
         }),
         ..Default::default()
     }
 }
 
+/// The service, for calls with the timeout of the check.
+fn grpc(auth: &ExternalAuth) -> core::GrpcService {
+    core::GrpcService {
+        timeout: Some(wire::duration(auth.timeout)),
+        ..grpc_service(
+            names::cluster(&auth.cluster),
+            names::authority(&auth.cluster),
+        )
+    }
+}
+
+fn grpc_service(cluster: String, authority: String) -> core::GrpcService {
+    core::GrpcService {
+        target_specifier: Some(core::grpc_service::TargetSpecifier::EnvoyGrpc(
+            core::grpc_service::EnvoyGrpc {
+                cluster_name: cluster,
+                authority,
+                ..Default::default()
+            },
+        )),
+        ..Default::default()
+    }
+}
+
 fn service(auth: &ExternalAuth) -> pb::ext_authz::Services {
-    let timeout = Some(wire::duration(auth.timeout));
     let cluster = names::cluster(&auth.cluster);
     let host = names::authority(&auth.cluster);
     match &auth.protocol {
-        AuthProtocol::Grpc { .. } => pb::ext_authz::Services::GrpcService(core::GrpcService {
-            timeout,
-            target_specifier: Some(core::grpc_service::TargetSpecifier::EnvoyGrpc(
-                core::grpc_service::EnvoyGrpc {
-                    cluster_name: cluster,
-                    authority: host,
-                    ..Default::default()
-                },
-            )),
-            ..Default::default()
-        }),
+        AuthProtocol::Grpc { .. } | AuthProtocol::GrpcWithContext(_) => {
+            pb::ext_authz::Services::GrpcService(grpc(auth))
+        }
         AuthProtocol::Http {
             path_prefix,
             response_headers,
@@ -207,15 +312,15 @@ fn service(auth: &ExternalAuth) -> pb::ext_authz::Services {
             // Only the cluster counts: the Host is the request's.
             server_uri: Some(core::HttpUri {
                 uri: format!("http://{host}"),
-                timeout,
+                timeout: Some(wire::duration(auth.timeout)),
                 http_upstream_type: Some(core::http_uri::HttpUpstreamType::Cluster(cluster)),
             }),
             path_prefix: path_prefix.clone(),
             authorization_response: Some(pb::AuthorizationResponse {
-                allowed_upstream_headers: Some(match response_headers {
-                    List::Only(names) => exact(names),
-                    List::All => patterns([MatchPattern::SafeRegex(regex(".*"))].into_iter()),
-                }),
+                allowed_upstream_headers: match response_headers {
+                    Some(names) => some(names),
+                    None => Some(patterns([MatchPattern::SafeRegex(regex(".*"))].into_iter())),
+                },
                 ..Default::default()
             }),
             ..Default::default()
@@ -225,16 +330,10 @@ fn service(auth: &ExternalAuth) -> pb::ext_authz::Services {
 
 /// The headers that a service can't change. If all headers of its response are copied, those that describe the response's
 /// body are not among them.
-fn disallowed(protocol: &AuthProtocol) -> String {
+fn disallowed(copies_all: bool) -> String {
     let prefixes = INTERNAL.iter().map(|prefix| format!("{prefix}.*"));
     let names = HOP_BY_HOP.iter().map(|name| (*name).to_owned());
-    let body = match protocol {
-        AuthProtocol::Http {
-            response_headers: List::All,
-            ..
-        } => Some("content-.*".to_owned()),
-        _ => None,
-    };
+    let body = copies_all.then(|| "content-.*".to_owned());
     let all = ["host".to_owned()]
         .into_iter()
         .chain(names)
@@ -243,8 +342,18 @@ fn disallowed(protocol: &AuthProtocol) -> String {
     Vec::from_iter(all).join("|")
 }
 
-fn exact(names: &[String]) -> ListStringMatcher {
-    patterns(names.iter().cloned().map(MatchPattern::Exact))
+/// Names of headers; `None` if there are none.
+fn some(names: &[TextMatch]) -> Option<ListStringMatcher> {
+    let names = names.iter().map(|name| {
+        let text = name.text.clone();
+        match name.position {
+            TextPosition::Whole => MatchPattern::Exact(text),
+            TextPosition::Start => MatchPattern::Prefix(text),
+            TextPosition::End => MatchPattern::Suffix(text),
+            TextPosition::Anywhere => MatchPattern::Contains(text),
+        }
+    });
+    (names.len() > 0).then(|| patterns(names))
 }
 
 fn patterns(patterns: impl Iterator<Item = MatchPattern>) -> ListStringMatcher {

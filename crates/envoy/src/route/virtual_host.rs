@@ -223,7 +223,7 @@ fn without_action(route: &Route) -> pb::Route {
         filters.insert(hcm::CORS.to_owned(), cors::policy(rules));
     }
     if let Some(check) = &route.auth {
-        filters.insert(hcm::ROUTE_AUTH.to_owned(), auth::of_route(check));
+        filters.extend([auth::of_route(check)]);
     }
     if let Some(rules) = &route.policy {
         filters.extend(policy::filters(rules));

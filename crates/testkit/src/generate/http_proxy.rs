@@ -51,14 +51,28 @@ pub(super) fn delegation() -> Json {
 
 pub(super) fn extension_service() -> Json {
     let service = record(vec![
-        ("name", must(any_of(pool::SERVICES))),
+        ("name", must(mostly(pool::SERVICES, &["missing"]))),
         ("port", must(any_number(pool::SERVICE_PORTS))),
-        ("weight", may(0.3, number(0..9))),
+        ("weight", may(0.5, any_number(&[0, 1, 8, 1_000_000]))),
+    ]);
+    let limit = || any_number(&[0, 1, u32::MAX]);
+    let limits = record(vec![
+        ("maxConnections", may(0.5, limit())),
+        ("maxPendingRequests", may(0.5, limit())),
+        ("maxRequests", may(0.5, limit())),
+        ("maxRetries", may(0.5, limit())),
+        ("perHostMaxConnections", may(0.5, limit())),
     ]);
     let spec = record(vec![
-        ("services", must(list(service, 1..3))),
-        ("protocol", may(0.5, any_of(&["h2", "h2c"]))),
+        ("services", must(list(service, 1..4))),
+        (
+            "protocol",
+            may(0.8, any_of(&["h2", "h2c", "h2c", "http/1.1"])),
+        ),
         ("validation", may(0.2, validation())),
+        ("loadBalancerPolicy", may(0.2, balancing())),
+        ("timeoutPolicy", may(0.2, timeouts())),
+        ("circuitBreakerPolicy", may(0.2, limits)),
     ]);
     object(
         "projectsesame.io/v1alpha1",
@@ -106,17 +120,13 @@ fn virtual_host() -> Json {
         ("clientValidation", may(0.2, validation)),
     ]);
     let tls = prop_oneof![5 => terminate, 1 => just(json!({"passthrough": true}))];
-    let authorization = record(vec![(
-        "extensionRef",
-        may(0.9, just(json!({"name": "e1"}))),
-    )]);
     (
         record(vec![
             ("fqdn", must(any_of(pool::HOSTNAMES))),
             ("tls", may(0.5, tls.boxed())),
             ("corsPolicy", may(0.2, cors())),
             ("rateLimitPolicy", may(0.1, rate_limit())),
-            ("authorization", may(0.05, authorization)),
+            ("authorization", may(0.3, authorization())),
             ("jwtProviders", may(0.15, list(jwt_provider(), 0..3))),
         ]),
         addresses(),
@@ -174,6 +184,63 @@ fn jwt_policy() -> Json {
         1 => just(json!({})),
     ]
     .boxed()
+}
+
+fn authorization() -> Json {
+    let reference = record(vec![
+        ("name", must(mostly(&["e1", "e2"], &["missing"]))),
+        ("namespace", may(0.2, any_of(&["one", "two"]))),
+    ]);
+    let text = || {
+        mostly(
+            &["x-a", "x-"],
+            &["X-B", "a b", "ü", ":path", "content-length"],
+        )
+    };
+    let name = prop_oneof![
+        2 => text().prop_map(|text| json!({"exact": text})),
+        1 => text().prop_map(|text| json!({"prefix": text})),
+        1 => text().prop_map(|text| json!({"suffix": text})),
+        1 => text().prop_map(|text| json!({"contains": text, "ignoreCase": true})),
+    ];
+    let names = || list(name.clone().boxed(), 0..3);
+    let http = record(vec![
+        (
+            "pathPrefix",
+            may(
+                0.5,
+                mostly(&["/", "/check", "/check/"], &["/a?b", "/ü", "/a b"]),
+            ),
+        ),
+        ("allowedAuthorizationHeaders", may(0.5, names())),
+        ("allowedUpstreamHeaders", may(0.5, names())),
+    ]);
+    let body = record(vec![
+        (
+            "maxRequestBytes",
+            may(0.8, any_number(&[1, 1_024, 1 << 20, 8 << 20, u32::MAX])),
+        ),
+        ("allowPartialMessage", may(0.5, boolean())),
+        ("packAsBytes", may(0.5, boolean())),
+    ]);
+    record(vec![
+        ("extensionRef", may(0.95, reference)),
+        ("serviceType", may(0.6, any_of(&["grpc", "http", "http"]))),
+        ("httpSettings", may(0.5, http)),
+        ("authPolicy", may(0.3, auth_policy())),
+        ("responseTimeout", may(0.3, ingress::duration())),
+        ("failOpen", may(0.4, boolean())),
+        ("withRequestBody", may(0.4, body)),
+    ])
+}
+
+fn auth_policy() -> Json {
+    let value = || mostly(&["a", ""], &["ü", "%REQ(x)%", "\n"]);
+    let context = record(vec![("k", may(0.8, value())), ("ü", may(0.3, value()))]);
+    record(vec![
+        ("disabled", may(0.3, boolean())),
+        ("context", may(0.4, context)),
+    ])
 }
 
 fn cors() -> Json {
@@ -291,7 +358,7 @@ fn http_route() -> Json {
         ("conditions", may(0.8, conditions())),
         ("enableWebsockets", may(0.2, boolean())),
         ("permitInsecure", may(0.3, boolean())),
-        ("authPolicy", may(0.03, just(json!({"disabled": true})))),
+        ("authPolicy", may(0.2, auth_policy())),
         ("timeoutPolicy", may(0.2, timeouts())),
         ("retryPolicy", may(0.2, retry())),
         ("healthCheckPolicy", may(0.2, http_health())),

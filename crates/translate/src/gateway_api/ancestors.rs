@@ -158,7 +158,9 @@ fn of_clusters(
         let backend = backends::backend_of(&cluster);
         let port = match cluster.backend {
             BackendName::ServicePort { port, .. } => Some(port),
-            BackendName::XBackend { .. } | BackendName::Host(_) => None,
+            BackendName::XBackend { .. }
+            | BackendName::ExtensionService { .. }
+            | BackendName::Host(_) => None,
         };
         if with_status(reader, &backend)
             && backends::permitted(reader, inputs.grants_by_namespace, referrer, &backend)

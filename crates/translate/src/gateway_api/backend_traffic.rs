@@ -152,7 +152,9 @@ pub(crate) fn session(
         BackendName::ServicePort { service, port } => {
             format!("sesame-session.{namespace}.{service}.{port}")
         }
-        BackendName::XBackend { name } => session::xbackend_cookie(namespace, name),
+        BackendName::XBackend { name } | BackendName::ExtensionService { name } => {
+            session::xbackend_cookie(namespace, name)
+        }
         BackendName::Host(host) => format!("sesame-session.{namespace}.{host}"),
     };
     session::read(SESSION, persistence, cookie).ok()

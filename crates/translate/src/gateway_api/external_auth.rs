@@ -4,17 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sesame_api::{self as api, ExternalAuthProtocol};
-use sesame_model::{AuthProtocol, ExternalAuth, HeaderChanges, List, Target};
+use sesame_model::{
+    AuthBody, AuthProtocol, ExternalAuth, HeaderChanges, List, Target, TextPosition,
+};
 
 use super::route::backends::Resolver;
 use crate::problem::FieldError;
+use crate::shared::external_auth::{self, MAX_BODY, PATH_PREFIX, TIMEOUT};
 use crate::shared::headers::check_name;
-
-/// The timeout of a check. The API has no field for it.
-const TIMEOUT: Duration = Duration::from_secs(5);
-
-/// The maximum body for a service, in bytes: an Envoy, which several users may share, holds it in memory.
-const MAX_BODY: u32 = 8 << 20;
 
 /// Reads a filter; `None` if its service can't be resolved. `before` are changes to requests before the check, `limit` is
 /// the timeout of requests.
@@ -30,8 +27,8 @@ pub(super) fn read(
 ) -> Result<Option<ExternalAuth>, FieldError> {
     let service = resolver.auth_service(field, filter);
     let protocol = protocol(field, filter)?;
-    let max_body = max_body(field, filter)?;
-    for name in exclusive(&protocol) {
+    let body = body(field, filter)?;
+    for name in external_auth::exclusive(&protocol) {
         let replaced = before.set.iter().map(|(name, _)| name);
         let mut replaced = replaced.chain(&before.remove);
         if !replaced.any(|other| other.eq_ignore_ascii_case(name)) {
@@ -44,24 +41,28 @@ pub(super) fn read(
         Target::Cluster(cluster) => Some(ExternalAuth {
             cluster,
             protocol,
-            max_body,
+            body,
+            // The API has no field for it.
             timeout: limit.map_or(TIMEOUT, |limit| limit.min(TIMEOUT)),
+            fail_open: false,
             before,
         }),
     })
 }
 
 fn protocol(field: &str, filter: &api::ExternalAuth) -> Result<AuthProtocol, FieldError> {
-    let names = |names: &[Arc<str>]| Vec::from_iter(names.iter().map(|name| name.to_string()));
-    let all_or = |listed: &[Arc<str>]| match listed {
-        [] => List::All,
-        listed => List::Only(names(listed)),
+    let names = |names: &[Arc<str>]| {
+        let names = names.iter();
+        Vec::from_iter(names.map(|name| external_auth::names(name, TextPosition::Whole)))
     };
     match &filter.protocol {
         ExternalAuthProtocol::Grpc => {
             let grpc = filter.grpc.clone().unwrap_or_default();
             Ok(AuthProtocol::Grpc {
-                request_headers: all_or(&grpc.allowed_headers),
+                request_headers: match &grpc.allowed_headers[..] {
+                    [] => List::All,
+                    names => List::Only(names.iter().map(ToString::to_string).collect()),
+                },
             })
         }
         ExternalAuthProtocol::Http => {
@@ -72,9 +73,13 @@ fn protocol(field: &str, filter: &api::ExternalAuth) -> Result<AuthProtocol, Fie
             }
             let path = http.path.as_deref().unwrap_or_default();
             Ok(AuthProtocol::Http {
-                path_prefix: path_prefix(&field, path)?,
+                path_prefix: external_auth::path_prefix(path)
+                    .ok_or_else(|| FieldError::new(format!("{field}.path"), PATH_PREFIX))?,
                 request_headers: names(&http.allowed_headers),
-                response_headers: all_or(&http.allowed_response_headers),
+                response_headers: match &http.allowed_response_headers[..] {
+                    [] => None,
+                    listed => Some(names(listed)),
+                },
             })
         }
         ExternalAuthProtocol::Other(other) => Err(FieldError::new(
@@ -84,23 +89,7 @@ fn protocol(field: &str, filter: &api::ExternalAuth) -> Result<AuthProtocol, Fie
     }
 }
 
-/// The prefix with a leading slash, and without a trailing one: the request's path starts with a slash.
-fn path_prefix(field: &str, path: &str) -> Result<String, FieldError> {
-    let outside = |byte: u8| !byte.is_ascii_graphic() || matches!(byte, b'?' | b'#');
-    if path.bytes().any(outside) {
-        return Err(FieldError::new(
-            format!("{field}.path"),
-            "a path cannot contain a query, a fragment, spaces or control characters",
-        ));
-    }
-    let path = path.trim_matches('/');
-    Ok(match path.is_empty() {
-        true => String::new(),
-        false => format!("/{path}"),
-    })
-}
-
-fn max_body(field: &str, filter: &api::ExternalAuth) -> Result<Option<u32>, FieldError> {
+fn body(field: &str, filter: &api::ExternalAuth) -> Result<Option<AuthBody>, FieldError> {
     let size = filter.forward_body.map_or(0, |body| body.max_size);
     if size > MAX_BODY {
         return Err(FieldError::new(
@@ -108,22 +97,9 @@ fn max_body(field: &str, filter: &api::ExternalAuth) -> Result<Option<u32>, Fiel
             format!("{size} is not supported; the maximum is {MAX_BODY}"),
         ));
     }
-    Ok((size > 0).then_some(size))
-}
-
-/// The headers that only the service may set: those copied from its response that it doesn't get. Otherwise, a client's
-/// value would reach the backend if the service sets none.
-fn exclusive(protocol: &AuthProtocol) -> impl Iterator<Item = &String> {
-    let (copied, seen) = match protocol {
-        AuthProtocol::Http {
-            request_headers,
-            response_headers: List::Only(copied),
-            ..
-        } => (&copied[..], &request_headers[..]),
-        _ => (&[][..], &[][..]),
-    };
-    copied.iter().filter(move |name| {
-        let mut seen = seen.iter().map(String::as_str).chain(["authorization"]);
-        !seen.any(|other| other.eq_ignore_ascii_case(name))
-    })
+    Ok((size > 0).then_some(AuthBody {
+        max: size,
+        partial: false,
+        bytes: false,
+    }))
 }

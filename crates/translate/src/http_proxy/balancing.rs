@@ -53,9 +53,10 @@ pub(super) fn of_requests(
     }
 }
 
-/// Reads how connections are distributed: nothing of them can be hashed.
-pub(super) fn of_connections(
-    field: &str,
+/// Reads how connections or calls are distributed: nothing of them can be hashed. The last part of a place is what they
+/// are for.
+pub(super) fn unhashed(
+    (field, about, user): (&str, About, &str),
     policy: Option<&LoadBalancerPolicy>,
     findings: &mut Findings,
 ) -> Selection {
@@ -66,13 +67,13 @@ pub(super) fn of_connections(
             strategy @ (LoadBalancerStrategy::Cookie | LoadBalancerStrategy::RequestHash),
         )) => {
             let message = format!(
-                "{} reads requests, which a tcpproxy doesn't; RoundRobin applies",
+                "{} reads requests, which {user} doesn't; RoundRobin applies",
                 strategy.as_str()
             );
-            findings.warn(About::TCP_BALANCING, &format!("{field}.strategy"), message);
+            findings.warn(about, &format!("{field}.strategy"), message);
             only(Balancing::RoundRobin)
         }
-        Some(strategy) => only_simple(&field, About::TCP_BALANCING, strategy.as_ref(), findings),
+        Some(strategy) => only_simple(&field, about, strategy.as_ref(), findings),
     }
 }
 

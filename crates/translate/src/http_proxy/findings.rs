@@ -43,6 +43,8 @@ impl About {
     pub(super) const RATE: Self = Self("RouteError", "InvalidRateLimitPolicy");
     pub(super) const PREFIX: Self = Self("PrefixReplaceError", "InvalidReplacement");
     pub(super) const SOURCES: Self = Self("IPFilterError", "InvalidIPFilter");
+    pub(super) const AUTH: Self = Self("AuthError", "InvalidAuthorization");
+    pub(super) const AUTH_SERVICE: Self = Self("AuthError", "ExtensionServiceNotUsable");
     pub(super) const CORS: Self = Self("CORSError", "InvalidCORSPolicy");
     pub(super) const SERVICE: Self = Self("ServiceError", "InvalidService");
     pub(super) const UNRESOLVED: Self = Self("ServiceError", "ServiceNotFound");
@@ -64,6 +66,8 @@ impl About {
     pub(super) const TCP: Self = Self("TCPProxyError", "InvalidTCPProxy");
     pub(super) const TCP_BALANCING: Self = Self("TCPProxyError", "InvalidLoadBalancerPolicy");
     pub(super) const TCP_INCLUDE: Self = Self("TCPProxyIncludeError", "InvalidInclude");
+    pub(super) const EXTENSION_BALANCING: Self = Self("SpecError", "InvalidLoadBalancerPolicy");
+    pub(super) const EXTENSION_TIMEOUT: Self = Self("SpecError", "InvalidTimeout");
     pub(super) const OVERLAP: Self = Self("RouteError", "Overlap");
     pub(super) const ORPHANED: Self = Self("Orphaned", "Orphaned");
 }

@@ -6,6 +6,7 @@ use sesame_api::{HTTPProxy, HttpProxyTls, HttpProxyVirtualHost, ObjectKey};
 use sesame_engine::Reader;
 use sesame_model::{CertificateKey, Cors, SourceFilter, Termination, TlsVersion, TlsVersions};
 
+use super::authorization::{self, HostAuth};
 use super::findings::{About, Finding, Findings};
 use super::{access, clients, cors, jwt, unsupported};
 use crate::inputs::Inputs;
@@ -114,6 +115,7 @@ pub(super) struct Host {
     pub(super) sources: Option<SourceFilter>,
     /// The issuers of JSON Web Tokens.
     pub(super) jwt: jwt::Providers,
+    pub(super) auth: Option<HostAuth>,
     /// What is wrong with the fields of the host.
     pub(super) findings: Box<[Finding]>,
 }
@@ -192,8 +194,17 @@ pub(super) fn read(
     let cors = cors.map(|policy| cors::read(FIELD, policy, &mut findings));
     let (allow, deny) = (&host.ip_allow_policy, &host.ip_deny_policy);
     let sources = access::sources(FIELD, allow, deny, &mut findings);
+    let auth = host.authorization.as_deref().map(|server| {
+        let field = format!("{FIELD}.authorization");
+        let namespace = &proxy.meta.namespace;
+        authorization::read(reader, of.1, namespace, &field, server, &mut findings)
+    });
     let tls = tls(reader, of, proxy, host.tls.as_deref(), &mut findings);
     if matches!(tls, HostTls::Forwarded(_)) {
+        if auth.is_some() {
+            let message = "can't be applied to forwarded connections, so they are closed; remove it, or spec.tcpproxy";
+            findings.refuse(About::AUTH, &format!("{FIELD}.authorization"), message);
+        }
         for (part, filters) in [("ipAllowPolicy", allow), ("ipDenyPolicy", deny)] {
             if !filters.is_empty() {
                 let message = "can't be applied to forwarded connections, so they are closed; remove it, or spec.tcpproxy";
@@ -211,6 +222,7 @@ pub(super) fn read(
         cors,
         sources,
         jwt,
+        auth,
         findings: findings.list.into(),
     })
 }

@@ -35,18 +35,8 @@ pub(super) fn timeouts(
     findings: &mut Findings,
 ) -> Timeouts {
     let mut limit = |part: &str, text: Option<&String>| {
-        let text = text.map_or("", String::as_str);
-        match durations::read_limit(text) {
-            Some(Limit::Default) => None,
-            Some(Limit::Infinite) => Some(Duration::ZERO),
-            Some(Limit::After(duration)) => Some(duration),
-            None => {
-                let field = format!("{field}.timeoutPolicy.{part}");
-                let message = format!("{text:?} is not a duration; {EXPECTED}");
-                findings.refuse(About::TIMEOUT, &field, message);
-                None
-            }
-        }
+        let field = format!("{field}.timeoutPolicy.{part}");
+        self::limit(About::TIMEOUT, &field, text, findings)
     };
     let response = limit(
         "response",
@@ -59,6 +49,26 @@ pub(super) fn timeouts(
             "idleConnection",
             policy.and_then(|policy| policy.idle_connection.as_ref()),
         ),
+    }
+}
+
+/// Reads a time limit: zero stands for none at all, `None` for the default.
+pub(super) fn limit(
+    about: About,
+    field: &str,
+    text: Option<&String>,
+    findings: &mut Findings,
+) -> Option<Duration> {
+    let text = text.map_or("", String::as_str);
+    match durations::read_limit(text) {
+        Some(Limit::Default) => None,
+        Some(Limit::Infinite) => Some(Duration::ZERO),
+        Some(Limit::After(duration)) => Some(duration),
+        None => {
+            let message = format!("{text:?} is not a duration; {EXPECTED}");
+            findings.refuse(about, field, message);
+            None
+        }
     }
 }
 

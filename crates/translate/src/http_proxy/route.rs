@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use sesame_api::{HTTPProxy, HttpProxyRoute};
+use sesame_api::{AuthorizationPolicy, HTTPProxy, HttpProxyRoute};
 use sesame_engine::Reader;
 use sesame_model::{
     Action, ClusterKey, Forward, ForwardOptions, HeaderChanges, Mirror, PartsPerMillion, RateLimit,
@@ -18,7 +18,7 @@ use super::headers::{self, Changes, HostRewrite, Place};
 use super::operators::Names;
 use super::rewrite::{self, Replacements};
 use super::services::{self, Common};
-use super::{access, balancing, health, jwt, policies, redirect, unsupported};
+use super::{access, authorization, balancing, health, jwt, policies, redirect, unsupported};
 use crate::inputs::Inputs;
 use crate::shared::default_fleet::Sources;
 
@@ -52,6 +52,8 @@ pub(super) struct Plan {
     pub(super) sources: Option<SourceFilter>,
     pub(super) rate: Option<RateLimit>,
     pub(super) jwt: jwt::Required,
+    /// `None`: that of the host.
+    pub(super) auth: Option<Arc<AuthorizationPolicy>>,
 }
 
 impl Plan {
@@ -65,6 +67,7 @@ impl Plan {
             sources: None,
             rate: None,
             jwt: jwt::Required::Nothing,
+            auth: None,
         }
     }
 }
@@ -166,6 +169,7 @@ fn plan(
     let rate = rate.and_then(|policy| policy.local.as_deref());
     let rate = rate.and_then(|policy| access::rate(field, policy, findings));
     let jwt = jwt::required(field, route.jwt_verification_policy.as_deref(), findings);
+    let auth = authorization::of_route(field, route.auth_policy.as_deref(), findings);
     let actions = [
         !route.services.is_empty(),
         route.request_redirect_policy.is_some(),
@@ -197,6 +201,7 @@ fn plan(
         sources,
         rate,
         jwt,
+        auth,
     }
 }
 

@@ -8,12 +8,13 @@ use sesame_model::{
     Action, HeaderMatch, Redirect, RedirectPort, Route, RouteMatch, RoutePolicy, SourceFilter,
 };
 
+use super::authorization::{CONTEXT, Unchecked};
 use super::conditions::{Conditions, Misfit};
 use super::findings::{About, Finding, Findings};
 use super::fragment::Fragment;
 use super::host::{Host, Root};
 use super::includes::Tree;
-use super::jwt::{Providers, Required};
+use super::jwt::Required;
 use super::rewrite::Variant;
 use super::route::{self, OwnRoute, Plan, UNAVAILABLE};
 use crate::shared::default_fleet::HTTPS_PORT;
@@ -115,7 +116,7 @@ fn placed(
 pub(super) fn findings(
     routes: &[OwnRoute],
     root: &ObjectKey,
-    providers: &Providers,
+    host: &Host,
     visits: &[Arc<Conditions>],
 ) -> Vec<Finding> {
     let mut findings = Findings::default();
@@ -128,7 +129,7 @@ pub(super) fn findings(
         findings.warn(About::LIMIT, "spec.routes", message);
     }
     for route in routes {
-        if let Err(name) = providers.provider(&route.plan.jwt) {
+        if let Err(name) = host.jwt.provider(&route.plan.jwt) {
             let field = format!(
                 "{}.jwtVerificationPolicy.require",
                 route::field(route.index)
@@ -138,6 +139,18 @@ pub(super) fn findings(
                 root.namespaced_name()
             );
             findings.error(About::JWT, &field, message);
+        }
+        let check = host
+            .auth
+            .as_ref()
+            .map(|auth| auth.of_route(route.plan.auth.as_deref()));
+        if let Some(Err(Unchecked::Context)) = check {
+            let field = format!("{}.authPolicy.context", route::field(route.index));
+            let message = format!(
+                "{CONTEXT} (in the virtualhost of HTTPProxy {})",
+                root.namespaced_name()
+            );
+            findings.error(About::AUTH, &field, message);
         }
         let mut visits = visits.iter().take(MAX_CHECKED);
         let error = visits.find_map(|conditions| placed(conditions, route).err());
@@ -203,9 +216,13 @@ impl Rules<'_> {
                 route::shared(policy(sources.cloned(), rate.clone(), jwt))
             }
         };
-        let route = match self.host.refused {
-            true => None,
-            false => Some(Route {
+        let auth = self.host.auth.as_ref();
+        let auth = auth.map(|auth| auth.of_route(plan.auth.as_deref()));
+        let route = match auth.unwrap_or(Ok(None)) {
+            _ if self.host.refused => None,
+            Err(_) => None,
+            Ok(auth) => Some(Route {
+                auth,
                 action,
                 request_headers: plan.request_headers.clone(),
                 response_headers: plan.response_headers.clone(),

@@ -15,7 +15,7 @@ use sesame_model::{
 use super::findings::{About, Findings};
 use super::policies;
 use crate::inputs::Inputs;
-use crate::shared::authorities::{self, Reasons};
+use crate::shared::authorities::{self, AuthorityState, Reasons};
 use crate::shared::default_fleet::Sources;
 use crate::shared::delegation;
 use crate::shared::services::{Backend, Service};
@@ -178,27 +178,8 @@ pub(super) fn target(
     key: &ClusterKey,
     findings: &mut Findings,
 ) -> Option<(Target, Option<Arc<Session>>)> {
-    if let Some(secret) = authorities(key) {
-        let field = format!("{field}.validation.caSecret");
-        let certificate = CertificateKey {
-            namespace: Arc::clone(&secret.namespace),
-            name: Arc::clone(&secret.name),
-        };
-        let delegations = inputs.delegations_by_namespace;
-        if !delegation::permitted(reader, delegations, &certificate, &key.namespace) {
-            let message = not_delegated(&certificate, &key.namespace);
-            findings.error(About::VALIDATION, &field, message);
-            return Some((Target::Refused, None));
-        }
-        let reasons = Reasons {
-            kind: About::VALIDATION.1,
-            object: About::VALIDATION.1,
-        };
-        let states = sources.authorities;
-        if let Some(problem) = authorities::unusable(reader, states, &secret, reasons) {
-            findings.error(About::VALIDATION, &field, problem.message());
-            return Some((Target::Refused, None));
-        }
+    if !verifiable(reader, (inputs, sources.authorities), field, key, findings) {
+        return Some((Target::Refused, None));
     }
     let found = reader.get(sources.backends, key)?;
     match &found.backend {
@@ -217,6 +198,39 @@ pub(super) fn target(
             None
         }
     }
+}
+
+/// Whether the CA certificates of a cluster, if it has any, exist and may be used.
+pub(super) fn verifiable(
+    reader: &mut Reader<'_>,
+    (inputs, states): (Inputs, Table<ObjectKey, AuthorityState>),
+    field: &str,
+    key: &ClusterKey,
+    findings: &mut Findings,
+) -> bool {
+    let Some(secret) = authorities(key) else {
+        return true;
+    };
+    let field = format!("{field}.validation.caSecret");
+    let certificate = CertificateKey {
+        namespace: Arc::clone(&secret.namespace),
+        name: Arc::clone(&secret.name),
+    };
+    let delegations = inputs.delegations_by_namespace;
+    if !delegation::permitted(reader, delegations, &certificate, &key.namespace) {
+        let message = not_delegated(&certificate, &key.namespace);
+        findings.error(About::VALIDATION, &field, message);
+        return false;
+    }
+    let reasons = Reasons {
+        kind: About::VALIDATION.1,
+        object: About::VALIDATION.1,
+    };
+    let problem = authorities::unusable(reader, states, &secret, reasons);
+    if let Some(problem) = &problem {
+        findings.error(About::VALIDATION, &field, problem.message());
+    }
+    problem.is_none()
 }
 
 /// Why a Secret of another namespace can't be used.

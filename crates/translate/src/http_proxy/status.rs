@@ -23,37 +23,40 @@ pub(super) fn status(
             "no HTTPProxy that serves a host includes it; add a virtualhost, or include it";
         findings.push(Finding::error(About::ORPHANED, "spec", message));
     }
-    let errors = of_severity(&findings, Severity::Error);
-    let warnings = of_severity(&findings, Severity::Warning);
-    let (state, reason, description) = match (orphaned, errors.is_empty()) {
-        (true, _) => (
-            HttpProxyState::Orphaned,
-            "Orphaned",
-            "No HTTPProxy that serves a host includes it.",
-        ),
-        (false, true) => (HttpProxyState::Valid, "Valid", "All of it is in effect."),
-        (false, false) => (
-            HttpProxyState::Invalid,
+    let mut condition = whole(&findings, proxy.meta.generation);
+    let state = match (orphaned, condition.is_true()) {
+        (true, _) => {
+            condition.reason = "Orphaned".into();
+            condition.message = "No HTTPProxy that serves a host includes it.".into();
+            HttpProxyState::Orphaned
+        }
+        (false, true) => HttpProxyState::Valid,
+        (false, false) => HttpProxyState::Invalid,
+    };
+    Arc::new(HttpProxyStatus {
+        current_status: Some(state),
+        description: condition.message.to_string(),
+        load_balancer,
+        conditions: vec![condition],
+    })
+}
+
+/// The condition `Valid`.
+pub(super) fn whole(findings: &[Finding], generation: i64) -> Condition {
+    let errors = of_severity(findings, Severity::Error);
+    let (reason, message) = match errors.is_empty() {
+        true => ("Valid", "All of it is in effect."),
+        false => (
             "Invalid",
             "A part of it is not in effect; the errors of condition Valid say why.",
         ),
     };
-    let valid = state == HttpProxyState::Valid;
-    let mut condition = Condition::new(
-        own::VALID,
-        valid,
-        reason,
-        description,
-        proxy.meta.generation,
-    );
-    condition.errors = errors;
-    condition.warnings = warnings;
-    Arc::new(HttpProxyStatus {
-        current_status: Some(state),
-        description: description.to_owned(),
-        load_balancer,
-        conditions: vec![condition],
-    })
+    let valid = errors.is_empty();
+    Condition {
+        errors,
+        warnings: of_severity(findings, Severity::Warning),
+        ..Condition::new(own::VALID, valid, reason, message, generation)
+    }
 }
 
 /// The findings of a severity, one entry for each type.

@@ -84,7 +84,8 @@ pub(super) fn clusters(
     findings: &mut Findings,
 ) -> Vec<Option<ClusterKey>> {
     let policy = tcp.load_balancer_policy.as_deref();
-    let balancing = balancing::of_connections(FIELD, policy, findings);
+    let place = (FIELD, About::TCP_BALANCING, "a tcpproxy");
+    let balancing = balancing::unhashed(place, policy, findings);
     let health = tcp.health_check_policy.as_deref();
     let common = Common {
         balancing: balancing.balancing,

@@ -2,11 +2,11 @@
 
 use std::fmt::Write as _;
 
-use sesame_api::{HTTPProxy, Kind, Object, ObjectKey, ObjectStatus, SubCondition};
+use sesame_api::{Condition, HTTPProxy, Kind, Object, ObjectKey, ObjectStatus, SubCondition};
 use sesame_engine::{Batch, Builder, Commit, Engine};
 use sesame_model::{
-    Action, ClientValidation, FleetAddress, FleetId, FleetState, HeaderMatch, PathMatch,
-    PathRewrite, QueryMatch, Redirect, RedirectPort, Route, TlsMode, ValueMatch,
+    Action, BackendName, ClientValidation, FleetAddress, FleetId, FleetState, HeaderMatch,
+    PathMatch, PathRewrite, QueryMatch, Redirect, RedirectPort, Route, TlsMode, ValueMatch,
 };
 
 use crate::pipeline::{self, Pipeline};
@@ -221,22 +221,51 @@ impl World {
         };
         let state = status.current_status.as_ref().expect("a state");
         let mut text = format!("{}\n", state.as_str());
-        for condition in &status.conditions {
-            let lines = |text: &mut String, kind: &str, list: &[SubCondition]| {
-                for entry in list {
-                    let SubCondition {
-                        type_,
-                        reason,
-                        message,
-                        ..
-                    } = entry;
-                    let _ = writeln!(text, "{kind} {type_} {reason}: {message}");
-                }
-            };
-            lines(&mut text, "error", &condition.errors);
-            lines(&mut text, "warning", &condition.warnings);
-        }
+        findings(&mut text, &status.conditions);
         text
+    }
+
+    /// The status of an ExtensionService: whether it is valid, then errors and warnings, one a line.
+    pub(super) fn extension(&self, name: &str) -> String {
+        let key = ObjectKey::new(Kind::ExtensionService, "shop", name);
+        let status = self.engine.get(self.pipeline.outputs.statuses, &key);
+        let Some(ObjectStatus::Conditions(status)) = status.as_deref() else {
+            return "none\n".to_owned();
+        };
+        let mut text = format!("{}\n", status.conditions[0].status.as_str());
+        findings(&mut text, &status.conditions);
+        text
+    }
+
+    /// The Services of an ExtensionService with endpoints, and their weights.
+    pub(super) fn shares(&self, name: &str) -> String {
+        let rows = self.engine.iter(self.pipeline.outputs.endpoints);
+        let mut rows = rows.filter(|(key, _)| {
+            matches!(&key.backend, BackendName::ExtensionService { name: other } if **other == *name)
+        });
+        let (_, endpoints) = rows.next().expect("a cluster");
+        let shares = endpoints.shares.iter();
+        let shares = shares.map(|share| format!("{}*{}", share.cluster, share.weight));
+        Vec::from_iter(shares).join(" ")
+    }
+}
+
+/// Errors and warnings, one a line.
+fn findings(text: &mut String, conditions: &[Condition]) {
+    let mut lines = |kind: &str, list: &[SubCondition]| {
+        for entry in list {
+            let SubCondition {
+                type_,
+                reason,
+                message,
+                ..
+            } = entry;
+            let _ = writeln!(text, "{kind} {type_} {reason}: {message}");
+        }
+    };
+    for condition in conditions {
+        lines("error", &condition.errors);
+        lines("warning", &condition.warnings);
     }
 }
 

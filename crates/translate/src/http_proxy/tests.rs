@@ -1,5 +1,6 @@
 //! HTTPProxies in, routes and statuses out.
 
+mod authorization;
 mod clients;
 mod hosts;
 mod includes;

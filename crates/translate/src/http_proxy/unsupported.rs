@@ -12,7 +12,6 @@ pub(super) fn of_host(field: &str, host: &HttpProxyVirtualHost, findings: &mut F
     let tls = host.tls.as_deref();
     let global = host.rate_limit_policy.as_deref();
     for (used, type_, name) in [
-        (host.authorization.is_some(), "AuthError", "authorization"),
         (global.is_some(), "VirtualHostError", "rateLimitPolicy"),
         (
             tls.is_some_and(|tls| tls.enable_fallback_certificate),
@@ -28,7 +27,6 @@ pub(super) fn of_host(field: &str, host: &HttpProxyVirtualHost, findings: &mut F
 pub(super) fn of_route(field: &str, route: &HttpProxyRoute, findings: &mut Findings) {
     let rate = route.rate_limit_policy.as_deref();
     for (used, type_, name) in [
-        (route.auth_policy.is_some(), "AuthError", "authPolicy"),
         (
             rate.is_some_and(|rate| rate.global.is_some()),
             "RouteError",

@@ -12,11 +12,11 @@ use crate::shared::authorities::{self, AUTHORITIES, AuthorityState, TRUST_BUNDLE
 use crate::shared::jwks::{self, JwksEntry, JwksState};
 use crate::shared::revocations::{self, RevocationState};
 
-/// Declares their states. `proxies` are the Secrets that HTTPProxies refer to.
+/// Declares their states. The arguments are the Secrets that HTTPProxies and ExtensionServices refer to.
 pub(super) fn states(
     b: &mut Builder,
     inputs: &Inputs,
-    proxies: Keys<ObjectKey>,
+    [proxies, extensions]: [Keys<ObjectKey>; 2],
 ) -> Table<ObjectKey, AuthorityState> {
     let inputs = *inputs;
     let policies = b.index(
@@ -32,7 +32,13 @@ pub(super) fn states(
     });
     let referenced = b.union_keys(
         "referenced authorities",
-        [policies.into(), gateways.into(), backends.into(), proxies],
+        [
+            policies.into(),
+            gateways.into(),
+            backends.into(),
+            proxies,
+            extensions,
+        ],
     );
     b.derive("authority state", referenced, move |reader, key| {
         Some(read(reader, &inputs, key))

@@ -9,6 +9,7 @@ use sesame_model::{BackendName, Cluster, ClusterKey, Endpoints, FleetId};
 use crate::gateway_api::backend_traffic;
 use crate::gateway_api::route::backends;
 use crate::gateway_api::xbackend::{self, XBackends};
+use crate::http_proxy::extensions;
 use crate::inputs::Inputs;
 use crate::shared::services::{self, RoutedBackend};
 
@@ -18,7 +19,7 @@ pub(super) fn stages(
     b: &mut Builder,
     inputs: &Inputs,
     rows: Table<ClusterKey, RoutedBackend>,
-    xbackends: XBackends,
+    (xbackends, extensions): (XBackends, extensions::Read),
     (targets, policies): (Table<ObjectKey, ()>, backend_traffic::Policies),
     fleet_clusters: Table<(FleetId, ClusterKey), ()>,
 ) -> (Table<ClusterKey, Cluster>, Table<ClusterKey, Endpoints>) {
@@ -55,6 +56,10 @@ pub(super) fn stages(
                 return xbackend::endpoints(reader, &inputs, xbackends, &xbackend);
             }
             BackendName::Host(_) => return None,
+            BackendName::ExtensionService { .. } => {
+                let extension = backends::backend_of(key);
+                return extensions::endpoints(reader, &inputs, extensions, &extension);
+            }
         };
         let name = NamespacedName::new(Arc::clone(&key.namespace), Arc::clone(service));
         let service = reader.get(inputs.services, &name)?;

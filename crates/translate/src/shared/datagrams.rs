@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use sesame_api::ObjectKey;
 use sesame_engine::{Index, Reader, Table};
 use sesame_model::{
-    ClusterKey, DatagramShare, Datagrams, Endpoints, ListenerKey, Target, Transport,
+    ClusterKey, Datagrams, EndpointShare, Endpoints, ListenerKey, Target, Transport,
 };
 
 use crate::shared::connections::{ChainKey, ServedChain};
@@ -55,7 +55,7 @@ pub(crate) fn datagrams(
     let mut shares = Vec::new();
     for (cluster, weight) in weights {
         match reader.get(sources.endpoints, cluster) {
-            Some(found) if !found.endpoints.is_empty() => shares.push(DatagramShare {
+            Some(found) if !found.endpoints.is_empty() => shares.push(EndpointShare {
                 cluster: cluster.clone(),
                 weight,
                 endpoints: found.endpoints.clone(),

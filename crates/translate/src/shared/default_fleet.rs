@@ -12,6 +12,7 @@ use sesame_model::{
     CertificateKey, ClusterKey, FleetAddress, FleetId, FleetRequest, ListenerKey, Port,
 };
 
+use crate::http_proxy::extensions::ExtensionState;
 use crate::inputs::Inputs;
 use crate::settings::{INGRESS_CLASS, Settings};
 use crate::shared::authorities::AuthorityState;
@@ -69,6 +70,8 @@ pub(crate) struct Sources {
     pub(crate) revocations: Table<CertificateKey, RevocationState>,
     /// Keys of JSON Web Tokens that objects refer to.
     pub(crate) jwks: Table<JwksEntry, JwksState>,
+    /// ExtensionServices.
+    pub(crate) extensions: Table<ObjectKey, ExtensionState>,
 }
 
 /// What all sources contribute.

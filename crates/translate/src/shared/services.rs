@@ -408,6 +408,28 @@ fn upstream_tls(key: &ClusterKey, of_service: bool) -> Option<Arc<UpstreamTls>> 
     }
 }
 
+/// The cluster of an ExtensionService, whose settings are all in its key.
+pub(crate) fn extension(
+    reader: &mut Reader<'_>,
+    authorities: Table<ObjectKey, AuthorityState>,
+    key: &ClusterKey,
+) -> Backend {
+    let policy = key.policy.as_deref();
+    let backend = Backend::Serves(Cluster {
+        discovery: Discovery::Endpoints,
+        protocol: policy
+            .and_then(|policy| policy.protocol)
+            .unwrap_or(Protocol::Http2),
+        tls: upstream_tls(key, false),
+        retries: None,
+        connections: policy.and_then(|policy| policy.connections.clone()),
+    });
+    match key.tls() {
+        Some(tls) => verifiable(reader, authorities, tls, backend),
+        None => backend,
+    }
+}
+
 /// A backend with TLS settings of a route: it is refused if its certificate can't be verified.
 pub(crate) fn verifiable(
     reader: &mut Reader<'_>,
@@ -491,6 +513,7 @@ pub fn endpoints_at<'a>(
             if !found.is_empty() {
                 return Endpoints {
                     endpoints: found.into_iter().collect(),
+                    ..Endpoints::default()
                 };
             }
         }

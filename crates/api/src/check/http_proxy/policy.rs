@@ -22,8 +22,9 @@ pub(crate) fn timeouts(_: &TimeoutPolicy) -> Check {
     Ok(())
 }
 
-pub(super) fn authorization(_: &AuthorizationPolicy) -> Check {
-    Ok(())
+pub(super) fn authorization(policy: &AuthorizationPolicy) -> Check {
+    let few = policy.context.len() <= 32;
+    at("context", ensure(few, "at most 32 entries are allowed"))
 }
 
 pub(super) fn retry(policy: &RetryPolicy) -> Check {

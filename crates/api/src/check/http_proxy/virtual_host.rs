@@ -36,6 +36,11 @@ fn authorization(server: &AuthorizationServer) -> Check {
     )?;
     optional("httpSettings", server.http_settings.as_deref(), http)?;
     optional(
+        "authPolicy",
+        server.auth_policy.as_ref(),
+        policy::authorization,
+    )?;
+    optional(
         "withRequestBody",
         server.with_request_body.as_ref(),
         |body| {
@@ -74,10 +79,10 @@ fn allowed_header(header: &AllowedHeader) -> Check {
         count(&set) == 1,
         "exactly one of exact, prefix, suffix and contains is required",
     )?;
-    optional_length("exact", exact.as_deref(), usize::MAX)?;
-    optional_length("prefix", prefix.as_deref(), usize::MAX)?;
-    optional_length("suffix", suffix.as_deref(), usize::MAX)?;
-    optional_length("contains", contains.as_deref(), usize::MAX)
+    optional_length("exact", exact.as_deref(), 256)?;
+    optional_length("prefix", prefix.as_deref(), 256)?;
+    optional_length("suffix", suffix.as_deref(), 256)?;
+    optional_length("contains", contains.as_deref(), 256)
 }
 
 fn cors(policy: &CorsPolicy) -> Check {

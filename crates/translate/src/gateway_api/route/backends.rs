@@ -221,7 +221,7 @@ pub(crate) fn permitted(
     }
 }
 
-/// The Service or XBackend of a cluster. That of a host doesn't exist.
+/// The Service, XBackend or ExtensionService of a cluster. That of a host doesn't exist.
 pub(crate) fn backend_of(cluster: &ClusterKey) -> ObjectKey {
     let kind = match &cluster.backend {
         BackendName::ServicePort { .. } => Kind::Service,
@@ -231,6 +231,7 @@ pub(crate) fn backend_of(cluster: &ClusterKey) -> ObjectKey {
             let namespace = Arc::clone(&cluster.namespace);
             return ObjectKey::new(Kind::XBackend, namespace, host.to_string());
         }
+        BackendName::ExtensionService { .. } => Kind::ExtensionService,
     };
     let name = Arc::clone(cluster.backend.object());
     ObjectKey::new(kind, Arc::clone(&cluster.namespace), name)

@@ -244,7 +244,6 @@ fn a_wrong_route_leaves_the_others() {
 #[test]
 fn unsupported_fields_fail_closed() {
     for (field, name) in [
-        ("authPolicy: {disabled: true}", "authPolicy"),
         (
             "rateLimitPolicy: {global: {disabled: true}}",
             "rateLimitPolicy.global",
@@ -262,7 +261,6 @@ fn unsupported_fields_fail_closed() {
     }
     refused("services: [{name: one, port: 80, cookieRewritePolicies: [{name: a, secure: true}]}]");
     for (field, name) in [
-        ("authorization: {}", "authorization"),
         (
             "rateLimitPolicy: {local: {requests: 1, unit: second}}",
             "rateLimitPolicy",

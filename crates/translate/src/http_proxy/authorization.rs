@@ -1,0 +1,293 @@
+//! External authorization of a host's requests.
+//!
+//! In: the `authorization` of a host, the ExtensionService that it refers to, and what routes say about it. Out: the check
+//! of each route.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use sesame_api::{
+    AllowedHeader, AuthorizationPolicy, AuthorizationServer, AuthorizationServiceType,
+    HttpAuthorization, RequestBodyBuffer,
+};
+use sesame_engine::Reader;
+use sesame_model::{
+    AuthBody, AuthProtocol, ExternalAuth, HeaderChanges, HeaderLists, List, TextMatch, TextPosition,
+};
+
+use super::findings::{About, Findings};
+use super::text::is_token;
+use super::{extensions, policies};
+use crate::shared::default_fleet::Sources;
+use crate::shared::external_auth::{self, MAX_BODY, PATH_PREFIX, TIMEOUT};
+
+/// The largest start of a body that a service gets, in bytes: as much as Envoy buffers of a request by default.
+const MAX_PARTIAL_BODY: u32 = 1 << 20;
+
+/// The maximum size of all names and values of a context, and of all names of headers, in bytes: each route has a copy of
+/// its host's.
+const MAX_TEXT: usize = 4_096;
+
+/// The authorization of a host's requests.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct HostAuth {
+    /// The check, with the context of the host; `None` if a field is invalid, or the service can't be used: then requests
+    /// that need it must not pass.
+    check: Option<Arc<ExternalAuth>>,
+    /// Whether routes need no check, unless they say otherwise.
+    disabled: bool,
+}
+
+/// Why the requests of a route must not pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unchecked {
+    /// The host's check can't be used.
+    Host,
+    /// The route has context entries that the service can't get.
+    Context,
+}
+
+impl HostAuth {
+    /// The check of a route, if it needs one.
+    pub(super) fn of_route(
+        &self,
+        policy: Option<&AuthorizationPolicy>,
+    ) -> Result<Option<Arc<ExternalAuth>>, Unchecked> {
+        if policy.map_or(self.disabled, |policy| policy.disabled) {
+            return Ok(None);
+        }
+        let check = self.check.as_ref().ok_or(Unchecked::Host)?;
+        let Some(policy) = policy.filter(|policy| !policy.context.is_empty()) else {
+            return Ok(Some(Arc::clone(check)));
+        };
+        let mut context = match &check.protocol {
+            AuthProtocol::Grpc { .. } => BTreeMap::new(),
+            AuthProtocol::GrpcWithContext(context) => context.clone(),
+            AuthProtocol::Http { .. } => return Err(Unchecked::Context),
+        };
+        context.extend(policy.context.clone());
+        Ok(Some(Arc::new(ExternalAuth {
+            protocol: AuthProtocol::GrpcWithContext(context),
+            ..ExternalAuth::clone(check)
+        })))
+    }
+}
+
+/// Reads the authorization of a host.
+pub(super) fn read(
+    reader: &mut Reader<'_>,
+    sources: Sources,
+    namespace: &Arc<str>,
+    field: &str,
+    server: &AuthorizationServer,
+    findings: &mut Findings,
+) -> HostAuth {
+    let mut own = Findings::default();
+    let check = check(reader, sources, namespace, field, server, &mut own);
+    let valid = own.refusals() == 0;
+    for finding in own.list {
+        findings.add(finding);
+    }
+    let policy = server.auth_policy.as_ref();
+    HostAuth {
+        check: check.filter(|_| valid).map(Arc::new),
+        disabled: policy.is_some_and(|policy| policy.disabled),
+    }
+}
+
+/// Checks what a route says about its authorization.
+pub(super) fn of_route(
+    field: &str,
+    policy: Option<&AuthorizationPolicy>,
+    findings: &mut Findings,
+) -> Option<Arc<AuthorizationPolicy>> {
+    let policy = policy?;
+    check_context(field, policy, findings);
+    Some(Arc::new(policy.clone()))
+}
+
+fn check_context(field: &str, policy: &AuthorizationPolicy, findings: &mut Findings) {
+    let entries = policy.context.iter();
+    let size: usize = entries.map(|(name, value)| name.len() + value.len()).sum();
+    if size > MAX_TEXT {
+        let field = format!("{field}.authPolicy.context");
+        let message =
+            format!("names and values have {size} bytes together; at most {MAX_TEXT} are allowed");
+        findings.refuse(About::AUTH, &field, message);
+    }
+}
+
+fn check(
+    reader: &mut Reader<'_>,
+    sources: Sources,
+    namespace: &Arc<str>,
+    field: &str,
+    server: &AuthorizationServer,
+    findings: &mut Findings,
+) -> Option<ExternalAuth> {
+    let protocol = protocol(field, server, findings);
+    let timeout = server.response_timeout.as_ref();
+    let timeout = policies::limit(
+        About::AUTH,
+        &format!("{field}.responseTimeout"),
+        timeout,
+        findings,
+    );
+    let body = server.with_request_body.as_ref();
+    let body = body.map(|body| self::body(field, body, findings));
+    let field = format!("{field}.extensionRef");
+    let Some(reference) = &server.extension_ref else {
+        let message = "is required; name an ExtensionService";
+        findings.refuse(About::AUTH, &field, message);
+        return None;
+    };
+    let extension = match extensions::resolve(reader, sources.extensions, namespace, reference) {
+        Ok(extension) => extension,
+        Err(message) => {
+            findings.refuse(About::AUTH_SERVICE, &field, message);
+            return None;
+        }
+    };
+    if !matches!(protocol, AuthProtocol::Http { .. }) && !extension.speaks_grpc() {
+        let message = "the ExtensionService has protocol http/1.1, but the service type grpc needs h2 or h2c; \
+             change the protocol, or serviceType to http";
+        findings.refuse(About::AUTH_SERVICE, &field, message);
+    }
+    let removed = external_auth::exclusive(&protocol).cloned().collect();
+    Some(ExternalAuth {
+        cluster: extension.cluster.clone(),
+        body,
+        timeout: timeout.or(extension.timeout).unwrap_or(TIMEOUT),
+        fail_open: server.fail_open,
+        before: HeaderChanges::from(HeaderLists {
+            remove: removed,
+            ..HeaderLists::default()
+        }),
+        protocol,
+    })
+}
+
+fn protocol(field: &str, server: &AuthorizationServer, findings: &mut Findings) -> AuthProtocol {
+    let policy = server.auth_policy.as_ref();
+    let context = policy.map(|policy| &policy.context);
+    let context = context.filter(|context| !context.is_empty());
+    if let Some(policy) = policy {
+        check_context(field, policy, findings);
+    }
+    let settings = server.http_settings.as_deref();
+    let grpc = || match context {
+        Some(context) => AuthProtocol::GrpcWithContext(context.clone()),
+        None => AuthProtocol::Grpc {
+            request_headers: List::All,
+        },
+    };
+    match &server.service_type {
+        None | Some(AuthorizationServiceType::Grpc) => {
+            if settings.is_some() {
+                let message =
+                    "has no effect on the service type grpc; remove it, or set serviceType to http";
+                findings.warn(About::AUTH, &format!("{field}.httpSettings"), message);
+            }
+            grpc()
+        }
+        Some(AuthorizationServiceType::Http) => {
+            if context.is_some() {
+                findings.refuse(About::AUTH, &format!("{field}.authPolicy.context"), CONTEXT);
+            }
+            http(&format!("{field}.httpSettings"), settings, findings)
+        }
+        Some(other) => {
+            let message = format!("unknown type {:?}; use grpc or http", other.as_str());
+            findings.refuse(About::AUTH, &format!("{field}.serviceType"), message);
+            grpc()
+        }
+    }
+}
+
+/// Why a service doesn't get context entries.
+pub(super) const CONTEXT: &str =
+    "can't be sent to a service of type http; remove it, or set serviceType to grpc";
+
+fn http(
+    field: &str,
+    settings: Option<&HttpAuthorization>,
+    findings: &mut Findings,
+) -> AuthProtocol {
+    let none = HttpAuthorization::default();
+    let settings = settings.unwrap_or(&none);
+    let path = settings.path_prefix.as_deref().unwrap_or_default();
+    let path_prefix = external_auth::path_prefix(path);
+    if path_prefix.is_none() {
+        findings.refuse(About::AUTH, &format!("{field}.pathPrefix"), PATH_PREFIX);
+    }
+    let mut names = |part: &str, headers: &[AllowedHeader]| {
+        let headers = headers.iter().enumerate();
+        Vec::from_iter(headers.filter_map(|(index, header)| {
+            let names = names(header);
+            if names.is_none() {
+                let message = "needs exactly one of exact, prefix, suffix and contains, with letters, digits or \
+                     other characters of header names";
+                findings.refuse(About::AUTH, &format!("{field}.{part}[{index}]"), message);
+            }
+            names
+        }))
+    };
+    let request_headers = names(
+        "allowedAuthorizationHeaders",
+        &settings.allowed_authorization_headers,
+    );
+    let response_headers = names("allowedUpstreamHeaders", &settings.allowed_upstream_headers);
+    let all = request_headers.iter().chain(&response_headers);
+    let size = path.len() + all.map(|name| name.text.len()).sum::<usize>();
+    if size > MAX_TEXT {
+        let message = format!(
+            "the path and names of headers have {size} bytes together; at most {MAX_TEXT} are allowed"
+        );
+        findings.refuse(About::AUTH, field, message);
+    }
+    AuthProtocol::Http {
+        path_prefix: path_prefix.unwrap_or_default(),
+        request_headers,
+        response_headers: Some(response_headers),
+    }
+}
+
+/// Names of headers have no case, whatever `ignoreCase` says.
+fn names(header: &AllowedHeader) -> Option<TextMatch> {
+    let (text, position) = match (
+        &header.exact,
+        &header.prefix,
+        &header.suffix,
+        &header.contains,
+    ) {
+        (Some(text), None, None, None) => (text, TextPosition::Whole),
+        (None, Some(text), None, None) => (text, TextPosition::Start),
+        (None, None, Some(text), None) => (text, TextPosition::End),
+        (None, None, None, Some(text)) => (text, TextPosition::Anywhere),
+        _ => return None,
+    };
+    is_token(text).then(|| external_auth::names(text, position))
+}
+
+fn body(field: &str, body: &RequestBodyBuffer, findings: &mut Findings) -> AuthBody {
+    let (max, partial) = (body.max_request_bytes, body.allow_partial_message);
+    let limit = match partial {
+        true => MAX_PARTIAL_BODY,
+        false => MAX_BODY,
+    };
+    if max == 0 || max > limit {
+        let field = format!("{field}.withRequestBody.maxRequestBytes");
+        let condition = if partial {
+            " with allowPartialMessage"
+        } else {
+            ""
+        };
+        let message = format!("{max} is not valid; use a number from 1 to {limit}{condition}");
+        findings.refuse(About::AUTH, &field, message);
+    }
+    AuthBody {
+        max,
+        partial,
+        bytes: body.pack_as_bytes,
+    }
+}

@@ -1,0 +1,68 @@
+//! What external authorization by all configuration sources has in common.
+
+use std::time::Duration;
+
+use sesame_model::{AuthProtocol, TextMatch, TextPosition};
+
+/// The timeout of a check without its own.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The maximum body for a service, in bytes: an Envoy, which several users may share, holds it in memory.
+pub(crate) const MAX_BODY: u32 = 8 << 20;
+
+/// What is wrong with a path that is put before others.
+pub(crate) const PATH_PREFIX: &str =
+    "a path cannot contain a query, a fragment, spaces or control characters";
+
+/// A path with a leading slash, and without a trailing one: the request's path starts with a slash. `None` if it is
+/// invalid, for the reason [`PATH_PREFIX`].
+pub(crate) fn path_prefix(path: &str) -> Option<String> {
+    let outside = |byte: u8| !byte.is_ascii_graphic() || matches!(byte, b'?' | b'#');
+    if path.bytes().any(outside) {
+        return None;
+    }
+    let path = path.trim_matches('/');
+    Some(match path.is_empty() {
+        true => String::new(),
+        false => format!("/{path}"),
+    })
+}
+
+/// Names of headers, which have no case.
+pub(crate) fn names(text: &str, position: TextPosition) -> TextMatch {
+    TextMatch {
+        text: text.to_owned(),
+        position,
+        ignore_case: true,
+    }
+}
+
+/// The headers that only the service may set: those copied from its response that it doesn't get. Otherwise, a client's
+/// value would reach the backend if the service sets none. Patterns can't be removed.
+pub(crate) fn exclusive(protocol: &AuthProtocol) -> impl Iterator<Item = &String> {
+    let (copied, seen) = match protocol {
+        AuthProtocol::Http {
+            request_headers,
+            response_headers: Some(copied),
+            ..
+        } => (&copied[..], &request_headers[..]),
+        _ => (&[][..], &[][..]),
+    };
+    let whole = copied
+        .iter()
+        .filter(|copied| copied.position == TextPosition::Whole);
+    whole.map(|copied| &copied.text).filter(move |name| {
+        !name.eq_ignore_ascii_case("authorization") && !seen.iter().any(|seen| covers(seen, name))
+    })
+}
+
+/// Whether a header has one of the names.
+fn covers(names: &TextMatch, name: &str) -> bool {
+    let (text, name) = (names.text.to_ascii_lowercase(), name.to_ascii_lowercase());
+    match names.position {
+        TextPosition::Whole => name == text,
+        TextPosition::Start => name.starts_with(&text),
+        TextPosition::End => name.ends_with(&text),
+        TextPosition::Anywhere => name.contains(&text),
+    }
+}

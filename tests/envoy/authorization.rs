@@ -1,0 +1,323 @@
+//! External authorization of HTTPProxies: what the services get, what routes say about it, and failures.
+//!
+//! An echoing backend is a service over HTTP: it permits what it responds to with 200.
+
+use std::net::{IpAddr, SocketAddr};
+
+use anyhow::Context;
+use serde_json::{Value, json};
+use sesame_testkit::auth::{AuthServer, Decision};
+use sesame_testkit::backend::Backend;
+use sesame_testkit::client::{Connect, Request, Response};
+
+use crate::auth::pair;
+use crate::backend_tls::{authorities, authority};
+use crate::harness::{
+    Folder, Sesame, backends, becomes, check, eventually, free_offset, listening, new_ip, service,
+};
+
+/// An ExtensionService for the Service with its name, with further fields.
+fn extension(name: &str, fields: &str) -> String {
+    format!(
+        "apiVersion: projectsesame.io/v1alpha1\nkind: ExtensionService\nmetadata: {{name: {name}}}\nspec:\n  \
+         services: [{{name: {name}, port: 80, weight: 1}}, {{name: unused, port: 80}}]\n{fields}\n---\n"
+    )
+}
+
+/// An HTTPProxy for the host `name`.test, with the fields of its authorization, and its routes.
+fn proxy(name: &str, authorization: &str, routes: &str) -> String {
+    format!(
+        "apiVersion: projectsesame.io/v1\nkind: HTTPProxy\nmetadata: {{name: {name}}}\nspec:\n  virtualhost:\n    \
+         fqdn: {name}.test\n    authorization: {{{authorization}}}\n  routes:\n{routes}\n---\n"
+    )
+}
+
+/// A route to the Service `a`, with further fields.
+fn route(path: &str, fields: &str) -> String {
+    format!("  - {{conditions: [{{prefix: {path}}}], services: [{{name: a, port: 80}}]{fields}}}\n")
+}
+
+/// A Sesame, and the address of its default fleet for requests without TLS.
+struct Proxies {
+    sesame: Sesame,
+    http: SocketAddr,
+}
+
+impl Proxies {
+    /// Starts it; waits until the HTTPProxy `one` has an address.
+    async fn serving(objects: &str) -> Self {
+        let offset = free_offset();
+        let folder = Folder::new(&[("all.yaml", objects.to_owned())]);
+        let arguments = ["--port-offset", &offset.to_string()];
+        let sesame = Sesame::start(new_ip(), folder, &arguments).await;
+        let ip: IpAddr = eventually("the HTTPProxy has an address", async || {
+            let status = sesame.status("HTTPProxy", "one").await?;
+            let ip = status["loadBalancer"]["ingress"][0]["ip"].as_str();
+            Ok(ip.with_context(|| status.to_string())?.parse()?)
+        })
+        .await;
+        let http = SocketAddr::new(ip, 80 + offset);
+        listening(http).await;
+        Self { sesame, http }
+    }
+
+    async fn send(&self, request: &Request) -> Response {
+        let response = Connect::plain().send(self.http, request).await;
+        response.expect("a response")
+    }
+}
+
+/// A service over gRPC that denies paths with `denied`, and its Service `grpc`.
+async fn grpc() -> (AuthServer, String) {
+    let any = SocketAddr::from(([127, 0, 0, 1], 0));
+    let server = AuthServer::start(any, |request| match request.path.contains("denied") {
+        true => Decision {
+            denied: Some(401),
+            body: "denied".to_owned(),
+            ..Decision::default()
+        },
+        false => Decision {
+            set: vec![pair("x-user", "bob")],
+            ..Decision::default()
+        },
+    });
+    let server = server.await.expect("a server");
+    let text = service("grpc", &[server.address()]);
+    (server, text)
+}
+
+fn unreachable(name: &str) -> String {
+    service(name, &[SocketAddr::from(([127, 0, 0, 1], 1))])
+}
+
+const UNUSED: &str =
+    "apiVersion: v1\nkind: Service\nmetadata: {name: unused}\nspec: {ports: [{port: 80}]}\n---\n";
+
+#[tokio::test]
+async fn a_grpc_service_decides_and_gets_the_context_of_the_route() {
+    let (_backends, services) = backends(&["a"]).await;
+    let (server, service) = grpc().await;
+    let routes = [
+        route("/", ""),
+        route("/open", ", authPolicy: {disabled: true}"),
+        route(
+            "/more",
+            ", authPolicy: {context: {tier: route, \"a b\": \"100%\"}}",
+        ),
+        "  - {conditions: [{prefix: /redirect}], requestRedirectPolicy: {path: /new}}\n".to_owned(),
+        "  - {conditions: [{prefix: /direct}], directResponsePolicy: {statusCode: 418}}\n"
+            .to_owned(),
+    ]
+    .concat();
+    let grpc = "extensionRef: {name: grpc}, responseTimeout: infinity";
+    let body = "withRequestBody: {maxRequestBytes: 4, allowPartialMessage: true}";
+    let bytes = body.replace("true", "true, packAsBytes: true");
+    let objects = services
+        + &service
+        + UNUSED
+        + &extension("grpc", "  protocol: h2c")
+        + &proxy(
+            "one",
+            &format!("{grpc}, {body}, authPolicy: {{context: {{tier: host, team: shop}}}}"),
+            &routes,
+        )
+        + &proxy(
+            "bytes",
+            &format!("{grpc}, {bytes}, failOpen: true, authPolicy: {{context: {{k: v}}}}"),
+            &route("/", ""),
+        )
+        + &proxy(
+            "mixed",
+            &format!("{grpc}, authPolicy: {{disabled: true}}"),
+            &(route("/", "") + &route("/on", ", authPolicy: {}")),
+        );
+    let proxies = Proxies::serving(&objects).await;
+    check(
+        proxies.http,
+        &[
+            ("one.test", "/more/denied", "401"),
+            ("one.test", "/redirect/denied", "401"),
+            ("one.test", "/direct/denied", "401"),
+            ("one.test", "/open/denied", "a"),
+            ("one.test", "/redirect", "302"),
+            ("one.test", "/direct", "418"),
+            ("mixed.test", "/denied", "a"),
+            ("mixed.test", "/on/denied", "401"),
+            ("bytes.test", "/denied", "401"),
+        ],
+    )
+    .await;
+    let before = server.checked().len();
+    let request = |host: &str, path: &str| {
+        Request::get(host, path)
+            .method("POST")
+            .header("x-user", "forged")
+            .body("123456")
+    };
+    for (host, path) in [
+        ("one.test", "/more"),
+        ("one.test", "/"),
+        ("bytes.test", "/"),
+        ("mixed.test", "/on"),
+    ] {
+        let response = proxies.send(&request(host, path)).await;
+        assert_eq!(response.backend(), "a", "{host}{path}");
+        assert_eq!(response.json()["body"], "123456");
+        assert_eq!(response.json()["headers"]["x-user"], json!(["bob"]));
+    }
+    let contexts = server.contexts().split_off(before);
+    assert_eq!(
+        contexts.into_iter().map(|of| json!(of)).collect::<Vec<_>>(),
+        [
+            json!({"tier": "route", "team": "shop", "a b": "100%"}),
+            json!({"tier": "host", "team": "shop"}),
+            json!({"k": "v"}),
+            json!({}),
+        ]
+    );
+    let checked = server.checked().split_off(before);
+    let starts: Vec<_> = checked
+        .iter()
+        .map(|request| (request.body.clone(), request.raw_body.clone()))
+        .collect();
+    let text = ("1234".to_owned(), Vec::new());
+    assert_eq!(
+        starts,
+        [
+            text.clone(),
+            text,
+            (String::new(), b"1234".to_vec()),
+            (String::new(), Vec::new())
+        ]
+    );
+}
+
+#[tokio::test]
+async fn an_http_service_gets_the_listed_headers() {
+    let (backends, services) = backends(&["a", "http"]).await;
+    let settings = "httpSettings: {pathPrefix: /check/, allowedAuthorizationHeaders: [{prefix: X-Seen-}, {exact: \
+         x-echo-set-header}], allowedUpstreamHeaders: [{suffix: -id}, {exact: x-user, ignoreCase: true}]}";
+    let http =
+        format!("extensionRef: {{name: http, namespace: default}}, serviceType: http, {settings}");
+    let objects = services
+        + UNUSED
+        + &extension("http", "  protocol: http/1.1")
+        + &proxy("one", &http, &route("/", ""));
+    let proxies = Proxies::serving(&objects).await;
+    let request = Request::get("one.test", "/path?query")
+        .header("x-seen-a", "1")
+        .header("x-unseen", "2")
+        .header("x-user", "forged")
+        .header("x-echo-set-header", "team-id: shop")
+        .header("x-echo-set-header", "x-other: no");
+    let response = proxies.send(&request).await;
+    assert_eq!(response.backend(), "a");
+    let got = &response.json()["headers"];
+    assert_eq!(got["team-id"], json!(["shop"]));
+    for name in ["x-other", "x-user"] {
+        assert_eq!(got[name], Value::Null, "{name}");
+    }
+    let checked = backends[1].requests().pop().expect("a check");
+    assert_eq!(
+        (&*checked.path, &*checked.host),
+        ("/check/path?query", "one.test")
+    );
+    assert_eq!(checked.header("x-seen-a"), Some("1"));
+    assert_eq!(checked.header("x-unseen"), None);
+}
+
+#[tokio::test]
+async fn requests_pass_a_failed_service_only_if_the_host_says_so() {
+    let (_backends, services) = backends(&["a"]).await;
+    let context = "authPolicy: {context: {k: v}}";
+    let down = "extensionRef: {name: down}";
+    let one = |name: &str, fields: &str| proxy(name, fields, &route("/", ""));
+    let objects = services
+        + UNUSED
+        + &unreachable("down")
+        + &extension("down", "  protocol: h2c")
+        + &one("one", down)
+        + &one("context", &format!("{down}, {context}"))
+        + &one("open", &format!("{down}, failOpen: true"))
+        + &one("openctx", &format!("{down}, {context}, failOpen: true"))
+        + &one(
+            "openhttp",
+            &format!("{down}, serviceType: http, failOpen: true"),
+        )
+        + &proxy(
+            "missing",
+            "extensionRef: {name: missing}, failOpen: true",
+            &(route("/", "") + &route("/open", ", authPolicy: {disabled: true}")),
+        );
+    let proxies = Proxies::serving(&objects).await;
+    check(
+        proxies.http,
+        &[
+            ("one.test", "/", "503"),
+            ("context.test", "/", "503"),
+            ("open.test", "/", "a"),
+            ("openctx.test", "/", "a"),
+            ("openhttp.test", "/", "a"),
+            ("missing.test", "/", "503"),
+            ("missing.test", "/open", "a"),
+        ],
+    )
+    .await;
+    // The service appears.
+    let (_server, grpc) = grpc().await;
+    let text = grpc.replace("grpc", "missing") + &extension("missing", "  protocol: h2c");
+    proxies.sesame.folder().write("more.yaml", &text);
+    becomes(proxies.http, "missing.test", "/", "a").await;
+    check(proxies.http, &[("missing.test", "/denied", "401")]).await;
+}
+
+#[tokio::test]
+async fn the_certificate_of_an_extension_service_is_verified() {
+    let ca = authority();
+    let identity = ca.issue(&["s.test"]).expect("a certificate");
+    let any = SocketAddr::from(([127, 0, 0, 1], 0));
+    let config = identity.server_config().expect("a configuration");
+    let secured = Backend::start_tls("secured", any, config)
+        .await
+        .expect("a backend");
+    let (_backends, services) = backends(&["a"]).await;
+    let secret = |name: &str, of| {
+        let config_map = authorities(name, &[of]);
+        config_map
+            .replace("kind: ConfigMap", "kind: Secret")
+            .replace("\ndata:", "\nstringData:")
+    };
+    let validation = |ca: &str, name: &str| {
+        format!("  protocol: http/1.1\n  validation: {{caSecret: {ca}, subjectName: {name}}}")
+    };
+    let http = |name: &str| {
+        let reference = format!("extensionRef: {{name: {name}}}, serviceType: http");
+        proxy(name, &reference, &route("/", ""))
+    };
+    let at_secured = |name: &str| service(name, &[secured.address()]);
+    let objects = services
+        + UNUSED
+        + &secret("ca", &ca)
+        + &secret("other", &authority())
+        + &at_secured("one")
+        + &at_secured("named")
+        + &at_secured("distrusted")
+        + &at_secured("plain")
+        + &extension("one", &validation("ca", "s.test"))
+        + &extension("named", &validation("ca", "other.test"))
+        + &extension("distrusted", &validation("other", "s.test"))
+        + &extension("plain", "  protocol: http/1.1")
+        + &["one", "named", "distrusted", "plain"].map(http).concat();
+    let proxies = Proxies::serving(&objects).await;
+    check(
+        proxies.http,
+        &[
+            ("one.test", "/", "a"),
+            ("named.test", "/", "503"),
+            ("distrusted.test", "/", "503"),
+            // It requires TLS, and responds with an error.
+            ("plain.test", "/", "503"),
+        ],
+    )
+    .await;
+}
