@@ -118,9 +118,9 @@ fn a_route_of_a_child_changes_only_the_trees_that_include_it() {
         .map(|n| upsert(child(n, &service_name(n))))
         .collect();
     inputs.push(upsert(root(CHILDREN)));
-    let others = CHILDREN..CHILDREN + 100;
+    let others = CHILDREN..ROUTES;
     inputs.extend(others.map(|n| upsert(flat(n, &service_name(n)))));
-    let mut world = world(inputs, CHILDREN + 100);
+    let mut world = world(inputs, ROUTES);
     let own = service_name(321);
     let cluster = format!("Cluster default/{own}:80");
     let endpoints = format!("ClusterLoadAssignment default/{own}:80");
