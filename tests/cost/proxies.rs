@@ -124,6 +124,8 @@ fn a_route_of_a_child_changes_only_the_trees_that_include_it() {
     let own = service_name(321);
     let cluster = format!("Cluster default/{own}:80");
     let endpoints = format!("ClusterLoadAssignment default/{own}:80");
+    // The shard with its host.
+    let table = "RouteConfiguration 80#2.";
     costs(
         &mut world,
         vec![upsert(child(321, &service_name(7)))],
@@ -131,13 +133,13 @@ fn a_route_of_a_child_changes_only_the_trees_that_include_it() {
         &[
             &format!("-{cluster}"),
             &format!("-{endpoints}"),
-            "RouteConfiguration 80",
+            table,
         ],
     );
     costs(
         &mut world,
         vec![upsert(child(321, &own))],
         &with(&[PROXY, HOST, BACKEND]),
-        &[&cluster, &endpoints, "RouteConfiguration 80"],
+        &[&cluster, &endpoints, table],
     );
 }
