@@ -300,7 +300,12 @@ async fn the_api_server_accepts_the_manifests_and_they_allow_exactly_what_sesame
         .unwrap();
     let admin = server.admin().await.unwrap();
     // Twice, as in an upgrade.
-    for path in ["deploy/manifests/sesame.yaml", "deploy/example.yaml"].repeat(2) {
+    let files = [
+        "deploy/manifests/sesame.yaml",
+        "deploy/example.yaml",
+        "deploy/example-httpproxy.yaml",
+    ];
+    for path in files.repeat(2) {
         apply(&admin, &objects(path)).await;
     }
 

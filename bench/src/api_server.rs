@@ -15,6 +15,8 @@
 //!    - measure memory, restarts of Sesame, and a restart together with a fresh Envoy.
 //! 3. Delete everything and measure memory again.
 //!
+//! With `--proxies`, HTTPProxies take the place of HTTPRoutes.
+//!
 //! All processes share the machine: compare ratios, and check the load average.
 
 mod apart;
@@ -115,12 +117,16 @@ pub(crate) fn run(settings: &Settings) -> Result<Vec<Figure>> {
     }
     let begin = Instant::now();
     eprintln!("api-server: starting etcd, the API server, Sesame and Envoy");
-    let cluster = Cluster::start()?;
+    let cluster = Cluster::start(settings.proxies)?;
     let rig = Rig::new(settings.envoy.as_deref())?;
     let blue = rig.backend(BLUE, apart::BACKENDS)?;
     let green = rig.backend(GREEN, apart::BACKENDS)?;
     let backends = [blue.address(), green.address()];
-    let port = rig::free_port()?;
+    let port = match settings.proxies {
+        // That of HTTPProxies; the Gateway shares it.
+        true => 80,
+        false => rig::free_port()?,
+    };
     let create = |value| Write::Create(value);
     cluster.write_all(site::ground().into_iter().map(create))?;
     cluster.write_all([create(many::gateway(port))])?;
@@ -360,38 +366,35 @@ impl Run<'_> {
 
     fn attached(&mut self, count: usize, loaded: Loaded) {
         let written = format!("written within {:.0} ms", loaded.written);
+        let name = |what: &str| format!("attaching {count} routes: {what}");
+        if let Some(attached) = loaded.attached {
+            let what = format!("time from the last write until attachedRoutes is {count}");
+            self.figures.extend([
+                Figure::new(name(&what), Unit::Milliseconds, attached).at_most(ATTACHED),
+                Figure::new(
+                    name("Gateway status writes per second"),
+                    Unit::Count,
+                    loaded.gateway as f64,
+                )
+                .at_most(10.0)
+                .note("maximum"),
+            ]);
+        }
         self.figures.extend([
             Figure::new(
-                format!(
-                    "attaching {count} routes: time from the last write until attachedRoutes is {count}"
-                ),
-                Unit::Milliseconds,
-                loaded.attached,
-            )
-            .at_most(ATTACHED)
-            .note(written),
-            Figure::new(
-                format!(
-                    "attaching {count} routes: time from the last write until all have statuses"
-                ),
+                name("time from the last write until all have statuses"),
                 Unit::Milliseconds,
                 loaded.statuses,
             )
-            .at_most(STATUSES),
+            .at_most(STATUSES)
+            .note(written),
             Figure::new(
-                format!("attaching {count} routes: status writes per route"),
+                name("status writes per route"),
                 Unit::Count,
                 loaded.writes as f64 / count as f64,
             )
             .at_most(1.0)
             .note(format!("at most {} for one route", loaded.most)),
-            Figure::new(
-                format!("attaching {count} routes: Gateway status writes per second"),
-                Unit::Count,
-                loaded.gateway as f64,
-            )
-            .at_most(10.0)
-            .note("maximum"),
         ]);
     }
 

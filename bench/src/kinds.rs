@@ -1,9 +1,9 @@
-//! `kinds`: changes of each kind of route, compared with HTTPRoutes.
+//! `kinds`: changes of each kind of route, compared with HTTPRoutes, and of one child in a tree of HTTPProxies.
 //!
 //! `sesame local` serves many routes of one kind, each with its own host, server name or port. Rounds alternate
 //! between adding a route and removing it. A new route is timed from writing its file to its first response. CPU time
 //! and bytes are those of both changes, with everything that follows. Another client asks for the other routes
-//! throughout.
+//! throughout. The tree has one host; a round changes the routes of the last child twice.
 
 mod client;
 mod site;
@@ -41,6 +41,8 @@ const OTHERS: Duration = Duration::from_millis(5);
 const PATIENCE: Duration = Duration::from_secs(30);
 /// The highest ratio to HTTPRoutes.
 const TARGET: f64 = 1.2;
+/// The highest number of milliseconds until a changed child is served, and of Sesame's CPU time for it.
+const CHILD: [f64; 2] = [8.0, 2.0];
 
 /// Kinds of routes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -51,6 +53,8 @@ pub(crate) enum Kind {
     Tcp,
     Proxy,
     Ingress,
+    /// Children of a root
+    Child,
 }
 
 impl Kind {
@@ -62,6 +66,7 @@ impl Kind {
             Self::Tcp => "TCPRoute",
             Self::Proxy => "HTTPProxy",
             Self::Ingress => "Ingress",
+            Self::Child => "child HTTPProxy",
         }
     }
 
@@ -69,6 +74,7 @@ impl Kind {
         match self {
             Self::Proxy => "HTTPProxies".to_owned(),
             Self::Ingress => "Ingresses".to_owned(),
+            Self::Child => "child HTTPProxies".to_owned(),
             route => format!("{}s", route.name()),
         }
     }
@@ -96,7 +102,9 @@ pub(crate) fn run(settings: &Settings) -> Result<Vec<Figure>> {
             continue;
         }
         let endpoint = match kind {
-            Kind::Http | Kind::Grpc | Kind::Proxy | Kind::Ingress => backend.address(),
+            Kind::Http | Kind::Grpc | Kind::Proxy | Kind::Ingress | Kind::Child => {
+                backend.address()
+            }
             Kind::Tls | Kind::Tcp => echo.tcp,
         };
         let measured = measure(settings, *kind, endpoint)?;
@@ -137,7 +145,10 @@ fn measure(settings: &Settings, kind: Kind, endpoint: SocketAddr) -> Result<Meas
         client.until(count, true)?;
         added.push(start.elapsed().as_secs_f64() * 1e3);
         thread::sleep(REST);
-        local.remove(NEW)?;
+        match site::other(kind, count) {
+            Some(other) => local.write(NEW, &[other])?,
+            None => local.remove(NEW)?,
+        }
         client.until(count, false)?;
         thread::sleep(REST);
     }
@@ -189,9 +200,14 @@ impl Reference {
 
     fn figures(&self, kind: Kind, count: usize, measured: &Measured) -> Vec<Figure> {
         let name = format!("{count} {}", kind.plural());
-        let compared = |figure: Figure, to: f64| match kind {
-            Kind::Http => figure,
+        let compared = |figure: Figure, to: f64, child: Option<f64>| match (kind, child) {
+            (Kind::Http, _) | (Kind::Child, None) => figure,
+            (Kind::Child, Some(target)) => figure.at_most(target),
             _ => figure.at_most(to * TARGET),
+        };
+        let shown = match kind {
+            Kind::Child => "changed child",
+            _ => "new route",
         };
         let Used {
             sesame,
@@ -201,11 +217,12 @@ impl Reference {
         vec![
             compared(
                 Figure::of(
-                    format!("{name}: new route to first response"),
+                    format!("{name}: {shown} to first response"),
                     Unit::Milliseconds,
                     &measured.added,
                 ),
                 self.added,
+                Some(CHILD[0]),
             ),
             compared(
                 Figure::new(
@@ -214,6 +231,7 @@ impl Reference {
                     sesame,
                 ),
                 self.used.sesame,
+                Some(CHILD[1]),
             ),
             compared(
                 Figure::new(
@@ -222,6 +240,7 @@ impl Reference {
                     envoy,
                 ),
                 self.used.envoy,
+                None,
             ),
             compared(
                 Figure::new(
@@ -230,6 +249,7 @@ impl Reference {
                     sent,
                 ),
                 self.used.sent,
+                None,
             ),
             Figure::new(
                 format!("{name}: wrong responses"),

@@ -51,6 +51,9 @@ struct Settings {
     /// Numbers of HTTPRoutes for `--api-server`, in increasing order
     #[arg(long, value_name = "NUMBERS", default_value = "10,1000,5000,10000")]
     api_server_routes: api_server::Sizes,
+    /// Use HTTPProxies instead of HTTPRoutes for `--api-server`
+    #[arg(long, requires = "api_server")]
+    proxies: bool,
     /// Number of HTTPRoutes for `translate` and `rss`
     #[arg(long, default_value_t = 10_000)]
     routes: usize,

@@ -118,26 +118,24 @@ fn a_route_of_a_child_changes_only_the_trees_that_include_it() {
         .map(|n| upsert(child(n, &service_name(n))))
         .collect();
     inputs.push(upsert(root(CHILDREN)));
-    let others = CHILDREN..CHILDREN + 100;
+    let others = CHILDREN..ROUTES;
     inputs.extend(others.map(|n| upsert(flat(n, &service_name(n)))));
-    let mut world = world(inputs, CHILDREN + 100);
+    let mut world = world(inputs, ROUTES);
     let own = service_name(321);
     let cluster = format!("Cluster default/{own}:80");
     let endpoints = format!("ClusterLoadAssignment default/{own}:80");
+    // The shard with its host.
+    let table = "RouteConfiguration 80#2.";
     costs(
         &mut world,
         vec![upsert(child(321, &service_name(7)))],
         &with(&[PROXY, HOST]),
-        &[
-            &format!("-{cluster}"),
-            &format!("-{endpoints}"),
-            "RouteConfiguration 80",
-        ],
+        &[&format!("-{cluster}"), &format!("-{endpoints}"), table],
     );
     costs(
         &mut world,
         vec![upsert(child(321, &own))],
         &with(&[PROXY, HOST, BACKEND]),
-        &[&cluster, &endpoints, "RouteConfiguration 80"],
+        &[&cluster, &endpoints, table],
     );
 }

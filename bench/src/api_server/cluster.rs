@@ -20,6 +20,8 @@ use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
+use super::site;
+
 /// Concurrent requests when writing many objects.
 const AT_ONCE: usize = 48;
 /// Threads for the bench's requests.
@@ -38,6 +40,8 @@ pub(crate) struct Cluster {
     /// Stopped on drop.
     _server: ApiServer,
     client: Client,
+    /// Whether HTTPProxies are written and watched instead of HTTPRoutes.
+    pub(crate) proxies: bool,
     files: TempDir,
     runtime: Runtime,
 }
@@ -46,6 +50,7 @@ pub(crate) struct Cluster {
 #[derive(Clone)]
 pub(crate) struct Writer {
     client: Client,
+    proxies: bool,
     runtime: Handle,
 }
 
@@ -68,8 +73,8 @@ pub(crate) struct Observed {
 }
 
 impl Cluster {
-    /// Starts an API server with the Gateway API.
-    pub(crate) fn start() -> Result<Self> {
+    /// Starts an API server with the Gateway API and Sesame's kinds.
+    pub(crate) fn start(proxies: bool) -> Result<Self> {
         let runtime = Builder::new_multi_thread()
             .worker_threads(THREADS)
             .thread_name("cluster")
@@ -78,6 +83,7 @@ impl Cluster {
         let (server, client) = runtime.block_on(async {
             let server = ApiServer::start().await?;
             server.install_definitions(Channel::Standard).await?;
+            server.install_definitions(Channel::Sesame).await?;
             let client = server.admin().await?;
             anyhow::Ok((server, client))
         })?;
@@ -86,6 +92,7 @@ impl Cluster {
         Ok(Self {
             _server: server,
             client,
+            proxies,
             files,
             runtime,
         })
@@ -107,7 +114,7 @@ impl Cluster {
 
     /// Writes all objects, in any order.
     pub(crate) fn write_all(&self, writes: impl IntoIterator<Item = Write>) -> Result<()> {
-        let writes: Vec<Write> = writes.into_iter().collect();
+        let writes: Vec<Write> = writes.into_iter().map(|one| self.form(one)).collect();
         let all = stream::iter(writes)
             .map(|one| {
                 let sent = tokio::spawn(write(self.client.clone(), one));
@@ -122,13 +129,19 @@ impl Cluster {
     pub(crate) fn writer(&self) -> Writer {
         Writer {
             client: self.client.clone(),
+            proxies: self.proxies,
             runtime: self.runtime.handle().clone(),
         }
     }
 
     /// Starts a write.
     pub(crate) fn begin(&self, one: Write) -> JoinHandle<Result<()>> {
-        self.runtime.spawn(write(self.client.clone(), one))
+        self.runtime
+            .spawn(write(self.client.clone(), self.form(one)))
+    }
+
+    fn form(&self, one: Write) -> Write {
+        one.form(self.proxies)
     }
 
     /// Waits for a write started by [`Cluster::begin`].
@@ -162,7 +175,7 @@ impl Cluster {
 
     /// Watches objects of this kind in this namespace from now on, on the given runtime.
     pub(crate) fn watch(&self, like: &Value, runtime: &Handle) -> Result<mpsc::Receiver<Observed>> {
-        let api = api(&self.client, like)?;
+        let api = api(&self.client, &site::form(like.clone(), self.proxies))?;
         // The watch starts at this version, so it misses no later write.
         let listed = self
             .runtime
@@ -180,7 +193,18 @@ impl Cluster {
 impl Writer {
     /// Writes and waits for the API server's response.
     pub(crate) fn write(&self, one: Write) -> Result<()> {
-        self.runtime.block_on(write(self.client.clone(), one))
+        self.runtime
+            .block_on(write(self.client.clone(), one.form(self.proxies)))
+    }
+}
+
+impl Write {
+    fn form(self, proxies: bool) -> Self {
+        match self {
+            Self::Create(value) => Self::Create(site::form(value, proxies)),
+            Self::Change(value) => Self::Change(site::form(value, proxies)),
+            Self::Delete(value) => Self::Delete(site::form(value, proxies)),
+        }
     }
 }
 

@@ -185,6 +185,41 @@ pub(crate) fn step(kind: Kind, round: usize, [blue, green]: [SocketAddr; 2]) -> 
     }
 }
 
+/// An object in the form that is written: with `proxies`, an HTTPRoute becomes an HTTPProxy with the same name, host and
+/// rules. Those for the baseline server have another class, so that Sesame doesn't serve them.
+pub(crate) fn form(value: Value, proxies: bool) -> Value {
+    if !proxies || value["kind"] != "HTTPRoute" {
+        return value;
+    }
+    let class = match value["metadata"]["namespace"] == FLOOR {
+        true => FLOOR,
+        false => "sesame",
+    };
+    let mut spec = json!({"ingressClassName": class});
+    if let Some(host) = value["spec"]["hostnames"].get(0) {
+        spec["virtualhost"] = json!({"fqdn": host});
+    }
+    if let Some(rules) = value["spec"]["rules"].as_array() {
+        let route = |rule: &Value| {
+            let mut route = json!({
+                "conditions": [{"prefix": rule["matches"][0]["path"]["value"]}],
+                "services": rule["backendRefs"],
+            });
+            if let Some(filter) = rule["filters"].get(0) {
+                route["responseHeadersPolicy"] = filter["responseHeaderModifier"].clone();
+            }
+            route
+        };
+        spec["routes"] = rules.iter().map(route).collect();
+    }
+    json!({
+        "apiVersion": "projectsesame.io/v1",
+        "kind": "HTTPProxy",
+        "metadata": value["metadata"],
+        "spec": spec,
+    })
+}
+
 /// The same object in another namespace.
 pub(crate) fn within(namespace: &str, mut value: Value) -> Value {
     value["metadata"]["namespace"] = json!(namespace);

@@ -54,6 +54,10 @@ impl Client {
         let address = site::address(self.kind, index);
         let path = format!("/{}/Get", site::CALLED);
         match self.kind {
+            Kind::Child => {
+                let path = format!("{}{path}", site::prefix(index));
+                self.send(address, &Request::get(site::ROOT_HOST, &path))
+            }
             Kind::Http | Kind::Proxy | Kind::Ingress => {
                 self.send(address, &Request::get(&many::host(index), &path))
             }

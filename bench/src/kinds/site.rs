@@ -18,11 +18,13 @@ const IN_A_FILE: usize = 100;
 pub(super) const CALLED: &str = "shop.Users";
 /// The Service of the new route.
 const SERVICE: &str = "new";
+/// The host of the root that includes all children.
+pub(super) const ROOT_HOST: &str = "root.example.com";
 
 /// What is added to the ports of the default fleet, which are below 1024.
 pub(super) fn port_offset(kind: Kind) -> u16 {
     match kind {
-        Kind::Proxy | Kind::Ingress => PORT - 80,
+        Kind::Proxy | Kind::Ingress | Kind::Child => PORT - 80,
         Kind::Http | Kind::Grpc | Kind::Tls | Kind::Tcp => 0,
     }
 }
@@ -31,7 +33,9 @@ pub(super) fn port_offset(kind: Kind) -> u16 {
 pub(super) fn address(kind: Kind, index: usize) -> SocketAddr {
     match kind {
         // The default fleet has the first address that no Gateway has.
-        Kind::Proxy | Kind::Ingress => SocketAddr::new(Ipv4Addr::LOCALHOST.into(), PORT),
+        Kind::Proxy | Kind::Ingress | Kind::Child => {
+            SocketAddr::new(Ipv4Addr::LOCALHOST.into(), PORT)
+        }
         Kind::Http | Kind::Grpc | Kind::Tls | Kind::Tcp => {
             SocketAddr::new(local::ADDRESS, port(kind, index))
         }
@@ -52,6 +56,9 @@ pub(super) fn files(kind: Kind, count: usize, endpoint: SocketAddr) -> Vec<(Stri
     if kind == Kind::Tcp {
         shared.extend(listener_sets(count + 1));
     }
+    if kind == Kind::Child {
+        shared.push(root(count + 1));
+    }
     shared.extend([many::service(SERVICE), many::slice(SERVICE, endpoint)]);
     let mut files = vec![("gateway.yaml".to_owned(), shared)];
     let indexes: Vec<usize> = (0..count).collect();
@@ -71,9 +78,38 @@ pub(super) fn route(kind: Kind, index: usize) -> Value {
     of(kind, &many::name(index), index, SERVICE)
 }
 
+/// What takes the place of [`route`] in each round; `None` if it is removed.
+pub(super) fn other(kind: Kind, index: usize) -> Option<Value> {
+    let mut other = (kind == Kind::Child).then(|| route(kind, index))?;
+    other["spec"]["routes"] = json!([{"directResponsePolicy": {"statusCode": 404}}]);
+    Some(other)
+}
+
+/// The paths of the child `index`.
+pub(super) fn prefix(index: usize) -> String {
+    format!("/{}", many::name(index))
+}
+
+/// The root of children.
+fn root(children: usize) -> Value {
+    let include =
+        |index| json!({"name": many::name(index), "conditions": [{"prefix": prefix(index)}]});
+    let includes: Vec<Value> = (0..children).map(include).collect();
+    json!({
+        "apiVersion": "projectsesame.io/v1",
+        "kind": "HTTPProxy",
+        "metadata": {"namespace": NAMESPACE, "name": "root"},
+        "spec": {
+            "ingressClassName": "sesame",
+            "virtualhost": {"fqdn": ROOT_HOST},
+            "includes": includes,
+        },
+    })
+}
+
 fn gateway(kind: Kind) -> Option<Value> {
     let listener = match kind {
-        Kind::Proxy | Kind::Ingress => return None,
+        Kind::Proxy | Kind::Ingress | Kind::Child => return None,
         Kind::Http | Kind::Grpc => json!({"name": "http", "protocol": "HTTP", "port": PORT}),
         Kind::Tls => {
             json!({"name": "tls", "protocol": "TLS", "port": PORT, "tls": {"mode": "Passthrough"}})
@@ -111,17 +147,20 @@ fn set_name(number: usize) -> String {
 fn of(kind: Kind, name: &str, index: usize, service: &str) -> Value {
     let metadata = json!({"namespace": NAMESPACE, "name": name});
     match kind {
-        Kind::Proxy => {
-            return json!({
+        Kind::Proxy | Kind::Child => {
+            let mut proxy = json!({
                 "apiVersion": "projectsesame.io/v1",
-                "kind": kind.name(),
+                "kind": "HTTPProxy",
                 "metadata": metadata,
                 "spec": {
                     "ingressClassName": "sesame",
-                    "virtualhost": {"fqdn": many::host(index)},
                     "routes": [{"services": [{"name": service, "port": SERVICE_PORT}]}],
                 },
             });
+            if kind == Kind::Proxy {
+                proxy["spec"]["virtualhost"] = json!({"fqdn": many::host(index)});
+            }
+            return proxy;
         }
         Kind::Ingress => {
             let port = json!({"number": SERVICE_PORT});

@@ -58,6 +58,7 @@ fn guides_match_the_files() {
     for path in [
         "deploy/manifests/sesame.yaml",
         "deploy/example.yaml",
+        "deploy/example-httpproxy.yaml",
         "deploy/chart",
     ] {
         assert!(
@@ -65,7 +66,9 @@ fn guides_match_the_files() {
             "{path}"
         );
     }
-    let example = read("deploy/example.yaml");
+    let example = ["deploy/example.yaml", "deploy/example-httpproxy.yaml"]
+        .map(read)
+        .join("\n");
     for line in shown.lines().filter(|line| line.contains("Welcome")) {
         let answer = line.rsplit_once("# ").unwrap().1;
         assert!(

@@ -8,7 +8,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
 use super::scene::{Scene, until};
@@ -16,20 +16,30 @@ use super::shop;
 use crate::install;
 use sesame_tools::cargo;
 
-/// The Ingress, and its host.
+/// The Ingress, its Secret and its host.
 const INGRESS: &str = "docs";
+const SECRET: &str = "docs-example-com";
 const INGRESS_HOST: &str = "docs.example.com";
 
-/// The root, the HTTPProxy that it includes, and its host. The host has TLS.
-const ROOT: &str = "root";
-const LEAF: &str = "leaf";
+/// The HTTPProxies of the example, by namespace and name, and the hosts of the two roots.
+const EXAMPLE: [(&str, &str); 4] = [
+    ("www", "www"),
+    (shop::NAMESPACE, "shop"),
+    ("blog", "blog"),
+    ("blog", "tcp"),
+];
 const ROOT_HOST: &str = "www.example.com";
+const TCP_HOST: &str = "tcp.example.com";
 
 /// The ExtensionService.
 const EXTENSION: &str = "check";
 
-/// The Secret with the certificate of both hosts.
-const SECRET: &str = "example-com";
+/// The namespace of the certificate for the roots.
+const CERTIFICATES: &str = "certificates";
+
+/// The HTTPProxy that forwards TLS connections to the API server, and its host.
+const PASSTHROUGH: (&str, &str) = ("default", "api");
+const PASSTHROUGH_HOST: &str = "api.example.com";
 
 /// The objects of the default fleet.
 const FLEET: &str = "projectsesame.io/fleet=default-fleet";
@@ -44,40 +54,112 @@ const END: Duration = Duration::from_secs(120);
 pub(super) fn ingress(scene: &Scene) -> Result<String> {
     shop::open(scene)?;
     let before = scene.everything()?;
-    let secret = secret()?;
-    scene.apply(&[secret, docs(), root(), leaf(), extension()])?;
-    let address = address(scene)?;
-    let request = |host: &str, path: &str| {
-        let mut request = shop::request(address, host);
-        request.path = path.to_owned();
-        request
+    scene.apply(&[secret()?, docs(), passthrough(), extension()])?;
+    let example = cargo::root().join("deploy/example-httpproxy.yaml");
+    install::apply(&scene.cluster, &example)?;
+    let fleet = Fleet {
+        scene,
+        address: address(scene)?,
     };
-    shop::served(scene, &request(INGRESS_HOST, "/"), "")?;
 
     // The host with TLS redirects other requests.
-    let (location, _) = until("the host with TLS redirects", DONE, || {
-        let response = scene.send(&request(ROOT_HOST, "/shop/a"))?;
-        ensure!(response.status == 301, "{}", response.status);
-        Ok(response.header("location").to_owned())
-    })?;
+    fleet.serves_without_tls(INGRESS_HOST, "/", 200, "shop")?;
+    let location = fleet.serves_without_tls(ROOT_HOST, "/shop/a", 301, "")?;
     ensure!(
         location == format!("https://{ROOT_HOST}/shop/a"),
         "redirected to {location}"
     );
-    for (host, path) in [(ROOT_HOST, "/shop/a"), (INGRESS_HOST, "/")] {
-        until("the host is served with TLS", DONE, || {
-            secure(scene, address.ip(), host, path, "200")
-        })?;
-    }
-    secure(scene, address.ip(), ROOT_HOST, "/other", "404")?;
+    fleet.serves(INGRESS_HOST, "/", 200, "shop")?;
+    // Each team has its paths, and no others.
+    fleet.serves(ROOT_HOST, "/shop/a", 200, "shop")?;
+    fleet.serves(ROOT_HOST, "/blog/a", 200, "blog")?;
+    fleet.serves(ROOT_HOST, "/blog/drafts", 403, "not published yet")?;
+    fleet.serves(ROOT_HOST, "/other", 404, "")?;
+    forwarded(&fleet)?;
 
-    // A mistake is reported as an Event, and costs the fleet nothing.
-    let fleet = fleet(scene)?;
+    let uids = uids(scene)?;
+    teams(&fleet)?;
+    certificate(&fleet)?;
+    mistake(scene)?;
+
+    // The fleet remains until the last object is gone.
+    scene.kubectl(&["-n", shop::NAMESPACE, "delete", "ingress", INGRESS])?;
+    fleet.serves_without_tls(INGRESS_HOST, "/", 404, "")?;
+    fleet.serves(ROOT_HOST, "/shop/a", 200, "shop")?;
+    ensure!(self::uids(scene)? == uids, "the fleet has changed");
+    let path = example.to_str().context("a path is not UTF-8")?;
+    scene.kubectl(&["delete", "--ignore-not-found", "-f", path])?;
+    let (namespace, name) = PASSTHROUGH;
+    scene.kubectl(&["-n", namespace, "delete", "httpproxy", name])?;
+    let extension = ["delete", "extensionservice", EXTENSION];
+    scene.kubectl(&[&["-n", shop::NAMESPACE], &extension[..]].concat())?;
+    scene.kubectl(&["-n", shop::NAMESPACE, "delete", "secret", SECRET])?;
+    let (_, gone) = until("the fleet is removed", END, || nothing_left(scene, &before))?;
+    shop::delete(scene, shop::GATEWAY)?;
+    shop::close(scene)?;
+    Ok(format!(
+        "an Ingress, HTTPProxies of three teams and forwarded connections on {}; all objects removed in {:.0} s",
+        fleet.address,
+        gone.as_secs_f32()
+    ))
+}
+
+/// Connections with TLS are forwarded, whatever their Host header is.
+fn forwarded(fleet: &Fleet<'_>) -> Result<()> {
+    let other = ["--header", &format!("Host: {INGRESS_HOST}")];
+    fleet.serves_with(&other, TCP_HOST, "/", 200, "blog")?;
+    // The same header in a connection that is not forwarded.
+    fleet.serves_with(&other, ROOT_HOST, "/blog/a", 421, "")?;
+    // No object has a certificate for this host: that of the API server is used, which needs credentials.
+    fleet.serves_with(&other, PASSTHROUGH_HOST, "/version", 401, "Unauthorized")?;
+    fleet.serves_without_tls(TCP_HOST, "/", 404, "")?;
+    Ok(())
+}
+
+/// What a team changes affects only its own paths.
+fn teams(fleet: &Fleet<'_>) -> Result<()> {
+    let scene = fleet.scene;
+    let remove = json!([{ "op": "remove", "path": "/spec/routes/1" }]).to_string();
+    let patch = ["patch", "httpproxy", "blog", "--type=json", "-p", &remove];
+    scene.kubectl(&[&["-n", "blog"], &patch[..]].concat())?;
+    fleet.serves(ROOT_HOST, "/blog/drafts", 200, "blog")?;
+    scene.kubectl(&["-n", "blog", "delete", "httpproxy", "blog"])?;
+    fleet.serves(ROOT_HOST, "/blog/a", 502, "")?;
+    fleet.serves(ROOT_HOST, "/shop/a", 200, "shop")?;
+    until("the root reports the missing HTTPProxy", DONE, || {
+        status(scene, "www", "www", "invalid")
+    })
+    .map(drop)
+}
+
+/// The roots lose and regain the right to use the certificate.
+fn certificate(fleet: &Fleet<'_>) -> Result<()> {
+    let scene = fleet.scene;
+    let delegate = |namespaces: Value| {
+        let path = "/spec/delegations/0/targetNamespaces";
+        let change = json!([{ "op": "replace", "path": path, "value": namespaces }]).to_string();
+        let kind = "tlscertificatedelegation";
+        let patch = ["patch", kind, "example-com", "--type=json", "-p", &change];
+        scene.kubectl(&[&["-n", CERTIFICATES], &patch[..]].concat())
+    };
+    delegate(json!(["www"]))?;
+    until("the delegation is missing", DONE, || {
+        status(scene, "blog", "tcp", "invalid")?;
+        let found = fleet.request(&[], TCP_HOST, "/")?;
+        ensure!(found.0 == 0, "https://{TCP_HOST} responds: {found:?}");
+        Ok(())
+    })?;
+    fleet.serves(ROOT_HOST, "/shop/a", 200, "shop")?;
+    delegate(json!(["www", "blog"]))?;
+    fleet.serves(TCP_HOST, "/", 200, "blog")
+}
+
+/// A mistake in an Ingress is an Event.
+fn mistake(scene: &Scene) -> Result<()> {
     let path = "/spec/rules/0/http/paths/0/backend/service/name";
     let broken = json!([{ "op": "replace", "path": path, "value": "missing" }]).to_string();
-    let namespace = ["-n", shop::NAMESPACE];
     let patch = ["patch", "ingress", INGRESS, "--type=json", "-p", &broken];
-    scene.kubectl(&[&namespace[..], &patch].concat())?;
+    scene.kubectl(&[&["-n", shop::NAMESPACE], &patch[..]].concat())?;
     until("the mistake is an Event", DONE, || {
         let events = scene.list(&[
             "-n",
@@ -92,32 +174,8 @@ pub(super) fn ingress(scene: &Scene) -> Result<String> {
             "no Event names the Service"
         );
         Ok(())
-    })?;
-
-    // The fleet remains until the last object is gone.
-    scene.kubectl(&[&namespace[..], &["delete", "ingress", INGRESS]].concat())?;
-    until("the Ingress's host is no longer served", DONE, || {
-        let response = scene.send(&request(INGRESS_HOST, "/"))?;
-        ensure!(response.status == 404, "{}", response.status);
-        Ok(())
-    })?;
-    secure(scene, address.ip(), ROOT_HOST, "/shop/a", "200")?;
-    ensure!(self::fleet(scene)? == fleet, "the fleet has changed");
-    let (_, gone) = {
-        let objects = ["delete", "httpproxy", ROOT, LEAF];
-        scene.kubectl(&[&namespace[..], &objects].concat())?;
-        let objects = ["delete", "extensionservice", EXTENSION];
-        scene.kubectl(&[&namespace[..], &objects].concat())?;
-        scene.kubectl(&[&namespace[..], &["delete", "secret", SECRET]].concat())?;
-        until("the fleet is removed", END, || nothing_left(scene, &before))?
-    };
-    shop::delete(scene, shop::GATEWAY)?;
-    shop::close(scene)?;
-    Ok(format!(
-        "an Ingress and a tree of HTTPProxies on {}, with and without TLS; all objects removed in {:.0} s",
-        address.ip(),
-        gone.as_secs_f32()
-    ))
+    })
+    .map(drop)
 }
 
 /// An Ingress to the shop, with TLS.
@@ -141,23 +199,6 @@ fn docs() -> Value {
     })
 }
 
-fn root() -> Value {
-    http_proxy(
-        ROOT,
-        json!({
-            "virtualhost": { "fqdn": ROOT_HOST, "tls": { "secretName": SECRET } },
-            "includes": [{ "name": LEAF, "conditions": [{ "prefix": "/shop" }] }],
-        }),
-    )
-}
-
-fn leaf() -> Value {
-    http_proxy(
-        LEAF,
-        json!({ "routes": [{ "services": [{ "name": "shop", "port": 8080 }] }] }),
-    )
-}
-
 /// The shop, as a service for authorization: it permits all requests.
 fn extension() -> Value {
     json!({
@@ -168,17 +209,22 @@ fn extension() -> Value {
     })
 }
 
-fn http_proxy(name: &str, mut spec: Value) -> Value {
-    spec["ingressClassName"] = json!("sesame");
+/// An HTTPProxy that forwards TLS connections to the API server.
+fn passthrough() -> Value {
+    let (namespace, name) = PASSTHROUGH;
     json!({
         "apiVersion": "projectsesame.io/v1",
         "kind": "HTTPProxy",
-        "metadata": { "name": name, "namespace": shop::NAMESPACE },
-        "spec": spec,
+        "metadata": { "name": name, "namespace": namespace },
+        "spec": {
+            "ingressClassName": "sesame",
+            "virtualhost": { "fqdn": PASSTHROUGH_HOST, "tls": { "passthrough": true } },
+            "tcpproxy": { "services": [{ "name": "kubernetes", "port": 443 }] },
+        },
     })
 }
 
-/// A certificate for both hosts.
+/// The certificate of the Ingress.
 fn secret() -> Result<Value> {
     let path = cargo::root().join("examples/quickstart/certificate.yaml");
     let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
@@ -187,27 +233,40 @@ fn secret() -> Result<Value> {
     Ok(secret)
 }
 
-/// Waits until the Ingress and the root have the same address, which is that of the fleet's Service.
-fn address(scene: &Scene) -> Result<SocketAddr> {
+/// Waits until statuses are complete. All objects with a host have the same address, which is that of the fleet's Service.
+fn address(scene: &Scene) -> Result<IpAddr> {
     let look = || {
         let service = ["-n", install::NAMESPACE, "service", "default-fleet"];
         let service = load_balancer(&scene.get(&service)?)?;
-        for object in [["ingress", INGRESS], ["httpproxy", ROOT]] {
-            let object = scene.get(&[&["-n", shop::NAMESPACE], &object[..]].concat())?;
-            let found = load_balancer(&object)?;
-            ensure!(found == service, "the address is {found}, not {service}");
+        for (namespace, kind, name) in [
+            (shop::NAMESPACE, "ingress", INGRESS),
+            ("www", "httpproxy", "www"),
+            ("blog", "httpproxy", "tcp"),
+            (PASSTHROUGH.0, "httpproxy", PASSTHROUGH.1),
+        ] {
+            let found = load_balancer(&scene.get(&["-n", namespace, kind, name])?)?;
+            ensure!(
+                found == service,
+                "the address of {name} is {found}, not {service}"
+            );
         }
-        for name in [ROOT, LEAF] {
-            let proxy = scene.get(&["-n", shop::NAMESPACE, "httpproxy", name])?;
-            let status = &proxy["status"];
-            ensure!(status["currentStatus"] == "valid", "{name}: {status}");
+        for (namespace, name) in EXAMPLE.into_iter().chain([PASSTHROUGH]) {
+            status(scene, namespace, name, "valid")?;
         }
         let extension = ["-n", shop::NAMESPACE, "extensionservice", EXTENSION];
         let condition = &scene.get(&extension)?["status"]["conditions"][0];
         ensure!(condition["status"] == "True", "{EXTENSION}: {condition}");
-        Ok(SocketAddr::new(service, 80))
+        Ok(service)
     };
     until("statuses have the address of the fleet", DONE, look).map(|(address, _)| address)
+}
+
+/// Checks the status of an HTTPProxy.
+fn status(scene: &Scene, namespace: &str, name: &str, wanted: &str) -> Result<()> {
+    let proxy = scene.get(&["-n", namespace, "httpproxy", name])?;
+    let status = &proxy["status"];
+    ensure!(status["currentStatus"] == wanted, "{name}: {status}");
+    Ok(())
 }
 
 fn load_balancer(object: &Value) -> Result<IpAddr> {
@@ -216,23 +275,77 @@ fn load_balancer(object: &Value) -> Result<IpAddr> {
     Ok(address.parse()?)
 }
 
-/// Sends a request with TLS from the cluster's network, and checks the status of the response.
-fn secure(scene: &Scene, address: IpAddr, host: &str, path: &str, status: &str) -> Result<()> {
-    let mut curl = scene.cluster.command(Path::new("curl"));
-    curl.args(["--silent", "--insecure", "--max-time", "10"])
-        .args(["--output", "/dev/null", "--write-out", "%{http_code}"])
-        .args(["--resolve", &format!("{host}:443:{address}")])
-        .arg(format!("https://{host}{path}"));
-    let output = curl.output().context("cannot run curl")?;
-    let found = String::from_utf8_lossy(&output.stdout);
-    if found != status {
-        bail!("https://{host}{path} responded with {found}, expected {status}");
+/// The default fleet.
+struct Fleet<'a> {
+    scene: &'a Scene,
+    address: IpAddr,
+}
+
+impl Fleet<'_> {
+    /// Waits for this response without TLS, with a body that contains `text`. Returns its `location` header.
+    fn serves_without_tls(
+        &self,
+        host: &str,
+        path: &str,
+        status: u16,
+        text: &str,
+    ) -> Result<String> {
+        let mut request = shop::request(SocketAddr::new(self.address, 80), host);
+        request.path = path.to_owned();
+        let what = format!("http://{host}{path} responds with {status} {text:?}");
+        let (location, _) = until(&what, DONE, || {
+            let response = self.scene.send(&request)?;
+            ensure!(
+                response.status == status && response.body.contains(text),
+                "{} {:?}",
+                response.status,
+                response.body
+            );
+            Ok(response.header("location").to_owned())
+        })?;
+        Ok(location)
     }
-    Ok(())
+
+    /// Waits for this response with TLS, with a body that contains `text`.
+    fn serves(&self, host: &str, path: &str, status: u16, text: &str) -> Result<()> {
+        self.serves_with(&[], host, path, status, text)
+    }
+
+    /// [`serves`](Self::serves), with more arguments for curl.
+    fn serves_with(
+        &self,
+        arguments: &[&str],
+        host: &str,
+        path: &str,
+        status: u16,
+        text: &str,
+    ) -> Result<()> {
+        let what = format!("https://{host}{path} responds with {status} {text:?}");
+        until(&what, DONE, || {
+            let (found, body) = self.request(arguments, host, path)?;
+            ensure!(found == status && body.contains(text), "{found} {body:?}");
+            Ok(())
+        })
+        .map(drop)
+    }
+
+    /// The status and body of the response to a request with TLS from the cluster's network; the status is 0 without a response.
+    fn request(&self, arguments: &[&str], host: &str, path: &str) -> Result<(u16, String)> {
+        let mut curl = self.scene.cluster.command(Path::new("curl"));
+        curl.args(["--silent", "--insecure", "--max-time", "10"])
+            .args(["--write-out", "\n%{http_code}"])
+            .args(["--resolve", &format!("{host}:443:{}", self.address)])
+            .args(arguments)
+            .arg(format!("https://{host}{path}"));
+        let output = curl.output().context("cannot run curl")?;
+        let output = String::from_utf8_lossy(&output.stdout);
+        let (body, status) = output.rsplit_once('\n').context("curl printed no status")?;
+        Ok((status.parse()?, body.to_owned()))
+    }
 }
 
 /// The UIDs of the fleet's Deployment and Service.
-fn fleet(scene: &Scene) -> Result<Vec<String>> {
+fn uids(scene: &Scene) -> Result<Vec<String>> {
     let objects = scene.list(&[
         "-n",
         install::NAMESPACE,
