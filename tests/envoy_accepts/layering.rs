@@ -1,16 +1,16 @@
 //! Which of several objects gets a request: Ingresses, HTTPProxies and HTTPRoutes with overlapping hosts and paths, all
-//! served by the same Envoy.
+//! served by the same Envoy, with and without TLS.
 //!
-//! The expected responses come from [`Object::answer`], which judges requests one by one and knows nothing of tables.
+//! The expected answers come from [`object::answer`], which judges requests one by one and knows nothing of tables.
+
+mod client;
+mod object;
 
 use std::cell::RefCell;
-use std::cmp::Reverse;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::PoisonError;
-use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use sesame_control::core::Core;
@@ -18,12 +18,14 @@ use sesame_control::{FleetId, Sharding};
 use sesame_fleet::local::ports;
 use sesame_model::Port;
 use sesame_testkit::backend::Backend;
-use sesame_testkit::client::{Connect, Connection, Request};
+use sesame_testkit::certs::Identity;
 use sesame_testkit::generate::Set;
 use sesame_tests::world::{World, cases};
 use sesame_translate::settings::{Mode, Settings};
 use tokio::runtime::Runtime;
 
+use self::client::Client;
+use self::object::{Kind, Object, Plain, Rule, SECRET, Tls, answer};
 use crate::rig::{LOOPBACK, Rig};
 use crate::{TURN, try_all};
 
@@ -43,177 +45,48 @@ const PATHS: [&str; 5] = ["/", "/a", "/a/b", "/ab", "/b"];
 
 const BACKENDS: usize = 6;
 
-/// How long an Envoy may take to use a table after it has accepted it.
-const APPLIED: Duration = Duration::from_secs(5);
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Kind {
-    // In order of precedence.
-    HttpRoute,
-    HttpProxy,
-    Ingress,
-}
-
-/// An object with one host.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Object {
-    kind: Kind,
-    /// Part of its name. There are no creation times, so names decide between objects of a kind.
-    number: usize,
-    host: &'static str,
-    rules: Vec<Rule>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Rule {
-    path: &'static str,
-    exact: bool,
-    backend: usize,
-}
-
-impl Rule {
-    fn matches(&self, kind: Kind, path: &str) -> bool {
-        if self.exact {
-            return path == self.path;
-        }
-        match (kind, path.strip_prefix(self.path)) {
-            (_, None) => false,
-            // A prefix of the text, not of segments.
-            (Kind::HttpProxy, Some(_)) => true,
-            (_, Some(rest)) => self.path == "/" || rest.is_empty() || rest.starts_with('/'),
-        }
-    }
-
-    /// Its precedence among the rules for a host: the smallest comes first.
-    fn rank(&self) -> (bool, Reverse<usize>) {
-        (!self.exact, Reverse(self.path.len()))
-    }
-}
-
-impl Object {
-    fn serves(&self, host: &str) -> bool {
-        match self.host.strip_prefix('*') {
-            None => host == self.host,
-            // Only the Gateway API's wildcards stand for more than one label.
-            Some(suffix) => host.strip_suffix(suffix).is_some_and(|label| {
-                !label.is_empty() && (self.kind == Kind::HttpRoute || !label.contains('.'))
-            }),
-        }
-    }
-
-    /// The backend that gets a request; `None`: 404.
-    fn answer(objects: &BTreeSet<Self>, host: &str, path: &str) -> Option<usize> {
-        let owns = |object: &Self| {
-            // The first HTTPProxy of a host is its only one.
-            object.kind != Kind::HttpProxy
-                || !objects.iter().any(|other| {
-                    other.kind == Kind::HttpProxy
-                        && other.host == object.host
-                        && other.number < object.number
-                })
-        };
-        // A host with an HTTPProxy of its own gets none of the wildcard's.
-        let has_proxy = objects
-            .iter()
-            .any(|object| object.kind == Kind::HttpProxy && object.host == host);
-        let candidates = objects.iter().filter(|object| {
-            object.serves(host)
-                && owns(object)
-                && !(has_proxy && object.kind == Kind::HttpProxy && object.host != host)
-        });
-        let rules: Vec<_> = candidates
-            .flat_map(|object| {
-                let rules = object.rules.iter().enumerate();
-                rules.map(move |(at, rule)| {
-                    let wildcard = object.host.starts_with('*');
-                    let key = (wildcard, rule.rank(), object.kind, object.number, at);
-                    (key, rule, object.kind)
-                })
-            })
-            .filter(|(_, rule, kind)| rule.matches(*kind, path))
-            .collect();
-        let first = rules.iter().min_by_key(|(key, ..)| *key);
-        first.map(|(_, rule, _)| rule.backend)
-    }
-
-    fn json(&self) -> Value {
-        let services = |rule: &Rule| format!("s{}", rule.backend);
-        let (api_version, kind, spec) = match self.kind {
-            Kind::HttpRoute => {
-                let rule = |rule: &Rule| {
-                    let type_ = if rule.exact { "Exact" } else { "PathPrefix" };
-                    json!({
-                        "matches": [{"path": {"type": type_, "value": rule.path}}],
-                        "backendRefs": [{"name": services(rule), "port": 80}],
-                    })
-                };
-                let rules: Vec<Value> = self.rules.iter().map(rule).collect();
-                let spec = json!({
-                    "parentRefs": [{"name": "web"}],
-                    "hostnames": [self.host],
-                    "rules": rules,
-                });
-                ("gateway.networking.k8s.io/v1", "HTTPRoute", spec)
-            }
-            Kind::HttpProxy => {
-                let route = |rule: &Rule| {
-                    let condition = if rule.exact { "exact" } else { "prefix" };
-                    json!({
-                        "conditions": [{condition: rule.path}],
-                        "services": [{"name": services(rule), "port": 80}],
-                    })
-                };
-                let routes: Vec<Value> = self.rules.iter().map(route).collect();
-                let spec = json!({
-                    "ingressClassName": "sesame",
-                    "virtualhost": {"fqdn": self.host},
-                    "routes": routes,
-                });
-                ("projectsesame.io/v1", "HTTPProxy", spec)
-            }
-            Kind::Ingress => {
-                let path = |rule: &Rule| {
-                    json!({
-                        "path": rule.path,
-                        "pathType": if rule.exact { "Exact" } else { "Prefix" },
-                        "backend": {"service": {"name": services(rule), "port": {"number": 80}}},
-                    })
-                };
-                let paths: Vec<Value> = self.rules.iter().map(path).collect();
-                let spec = json!({
-                    "ingressClassName": "sesame",
-                    "rules": [{"host": self.host, "http": {"paths": paths}}],
-                });
-                ("networking.k8s.io/v1", "Ingress", spec)
-            }
-        };
-        json!({
-            "apiVersion": api_version,
-            "kind": kind,
-            "metadata": {"namespace": "default", "name": format!("o{}", self.number)},
-            "spec": spec,
-        })
-    }
-}
-
 fn object() -> impl Strategy<Value = Object> {
     let kinds = prop::sample::select(vec![Kind::HttpRoute, Kind::HttpProxy, Kind::Ingress]);
+    let tls = prop_oneof![
+        3 => Just(Tls::None),
+        4 => Just(Tls::Valid),
+        1 => Just(Tls::Broken),
+        1 => Just(Tls::Forwarded)
+    ];
+    let plain = prop_oneof![
+        3 => Just(Plain::Served),
+        1 => Just(Plain::Redirected),
+        1 => Just(Plain::Refused)
+    ];
     let rule = (
         prop::sample::select(&PATHS[..]),
         prop::bool::weighted(0.3),
+        prop::bool::weighted(0.3),
         0..BACKENDS,
     );
-    let rule = rule.prop_map(|(path, exact, backend)| Rule {
+    let rule = rule.prop_map(|(path, exact, permit_insecure, backend)| Rule {
         path,
         exact,
+        permit_insecure,
         backend,
     });
     let rules = prop::collection::vec(rule, 1..4);
-    (kinds, 0..4usize, prop::sample::select(&HOSTS[..]), rules).prop_map(
-        |(kind, number, host, rules)| Object {
+    let hosts = prop::sample::select(&HOSTS[..]);
+    (kinds, 0..4usize, hosts, tls, plain, rules).prop_map(
+        |(kind, number, host, tls, plain, rules)| Object {
             kind,
             number,
             host,
+            tls: match (kind, tls) {
+                (Kind::HttpRoute, _) => Tls::None,
+                (Kind::Ingress, Tls::Forwarded) => Tls::Valid,
+                _ => tls,
+            },
+            plain: if kind == Kind::Ingress {
+                plain
+            } else {
+                Plain::Served
+            },
             rules,
         },
     )
@@ -230,8 +103,9 @@ fn objects() -> impl Strategy<Value = BTreeSet<Object>> {
     })
 }
 
-/// What all sets contain: the Gateway, the Services, and a host of an Ingress, so that the listener stays.
+/// What all sets contain: the Gateway, the Services, the certificate, and a host of an Ingress, so that both listeners stay.
 fn common(backends: &[Backend]) -> Vec<Value> {
+    let certificate = Identity::self_signed(&["*.example.com"]).expect("a certificate");
     let mut all = vec![
         json!({
             "apiVersion": "gateway.networking.k8s.io/v1",
@@ -248,13 +122,23 @@ fn common(backends: &[Backend]) -> Vec<Value> {
                 "listeners": [{"name": "http", "port": 80, "protocol": "HTTP"}],
             },
         }),
+        json!({
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {"namespace": "default", "name": SECRET},
+            "type": "kubernetes.io/tls",
+            "stringData": {"tls.crt": certificate.chain, "tls.key": certificate.private_key},
+        }),
         Object {
             kind: Kind::Ingress,
             number: 9,
             host: "always.example.org",
+            tls: Tls::Valid,
+            plain: Plain::Served,
             rules: vec![Rule {
                 path: "/",
                 exact: false,
+                permit_insecure: false,
                 backend: 0,
             }],
         }
@@ -284,62 +168,11 @@ fn common(backends: &[Backend]) -> Vec<Value> {
     all
 }
 
-/// A client that keeps its connection.
-struct Client {
-    address: SocketAddr,
-    connection: Option<Connection>,
-}
-
-impl Client {
-    /// The backend that responds; `None`: 404.
-    async fn ask(&mut self, host: &str, path: &str) -> Result<Option<usize>> {
-        let mut connection = match self.connection.take() {
-            Some(connection) => connection,
-            None => Connect::plain().open(self.address).await?,
-        };
-        let response = connection.send(&Request::get(host, path)).await?;
-        self.connection = Some(connection);
-        match response.status.as_u16() {
-            404 => Ok(None),
-            200 => {
-                let backend = response.backend();
-                let number = backend
-                    .parse()
-                    .with_context(|| format!("backend {backend:?}"))?;
-                Ok(Some(number))
-            }
-            status => anyhow::bail!("status {status}"),
-        }
-    }
-
-    /// Asks until the response is the expected one.
-    async fn expect(
-        &mut self,
-        host: &str,
-        path: &str,
-        expected: Option<usize>,
-    ) -> Result<(), String> {
-        let began = Instant::now();
-        loop {
-            let found = self.ask(host, path).await;
-            if found.as_ref().is_ok_and(|found| *found == expected) {
-                return Ok(());
-            }
-            if began.elapsed() > APPLIED {
-                return Err(format!(
-                    "{host}{path}: expected {expected:?}, got {found:?}"
-                ));
-            }
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    }
-}
-
 #[test]
 fn requests_go_where_the_precedence_of_objects_says() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let runtime = Runtime::new().expect("a runtime");
-    let (backends, rig, client) = runtime.block_on(async {
+    let (backends, rig, clients) = runtime.block_on(async {
         let mut backends = Vec::new();
         for number in 0..BACKENDS {
             let backend = Backend::start(&number.to_string(), ([127, 0, 0, 1], 0).into()).await;
@@ -347,30 +180,30 @@ fn requests_go_where_the_precedence_of_objects_says() {
         }
         let settings = Settings::new(Mode::Unmanaged { gateway: None });
         let core = Core::in_cluster(settings, Sharding::Auto);
-        let port = (20_000..30_000)
-            .find(|port| ports::probe(LOOPBACK.into(), Port::tcp(*port)).is_ok())
-            .expect("a free port");
-        let place = SocketAddr::new(LOOPBACK.into(), port);
+        let mut free = (20_000..30_000)
+            .filter(|port| ports::probe(LOOPBACK.into(), Port::tcp(*port)).is_ok())
+            .map(|port| SocketAddr::new(LOOPBACK.into(), port));
+        let places = ["80", "443"].map(|name| (name, free.next().expect("a free port")));
         let fleets = BTreeSet::from([FleetId::Unmanaged]);
-        let rig = Rig::start(World::of(core), fleets, Some(place)).await;
-        let client = Client {
-            address: place,
-            connection: None,
-        };
-        (backends, RefCell::new(rig), RefCell::new(client))
+        let rig = Rig::start(World::of(core), fleets, BTreeMap::from(places)).await;
+        let clients = places.map(|(name, place)| Client::new(name == "443", place));
+        (backends, RefCell::new(rig), RefCell::new(clients))
     });
     let common = common(&backends);
     let outcome = try_all(&objects(), cases(1_000), |objects| {
         let all = objects.iter().map(Object::json);
         let set = Set::new(common.iter().cloned().chain(all));
         let mut rig = rig.borrow_mut();
-        let mut client = client.borrow_mut();
+        let mut clients = clients.borrow_mut();
         runtime.block_on(async {
             rig.change_to(&set).await?;
-            for host in REQUESTED {
-                for path in PATHS {
-                    let expected = Object::answer(&objects, host, path);
-                    client.expect(host, path, expected).await?;
+            for client in clients.iter_mut() {
+                client.forget();
+                for host in REQUESTED {
+                    for path in PATHS {
+                        let expected = answer(&objects, client.tls, host, path);
+                        client.expect(host, path, expected).await?;
+                    }
                 }
             }
             Ok(())

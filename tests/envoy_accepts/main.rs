@@ -9,7 +9,7 @@ mod layering;
 mod rig;
 
 use std::cell::RefCell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
 
 use proptest::prelude::*;
@@ -61,7 +61,7 @@ fn try_sets(strategy: &impl Strategy<Value = Set>, count: u32) {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let runtime = Runtime::new().expect("a runtime");
     let world = World::new(Options::default());
-    let rig = RefCell::new(runtime.block_on(Rig::start(world, fleets(), None)));
+    let rig = RefCell::new(runtime.block_on(Rig::start(world, fleets(), BTreeMap::new())));
     let outcome = try_all(strategy, count, |set| {
         runtime.block_on(rig.borrow_mut().change_to(&set))
     });

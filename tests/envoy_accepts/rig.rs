@@ -33,8 +33,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub(crate) struct Rig {
     world: World,
     fleets: BTreeSet<FleetId>,
-    /// Where all listeners listen instead of at their own addresses.
-    place: Option<SocketAddr>,
+    /// Where listeners listen instead of at their own addresses, by name; empty to leave all as they are.
+    places: BTreeMap<&'static str, SocketAddr>,
     before: Set,
     registry: Registry,
     events: EventReceiver,
@@ -50,7 +50,7 @@ impl Rig {
     pub(crate) async fn start(
         mut world: World,
         fleets: BTreeSet<FleetId>,
-        place: Option<SocketAddr>,
+        places: BTreeMap<&'static str, SocketAddr>,
     ) -> Self {
         let envoy = binary::find(None).unwrap_or_else(|error| panic!("{error}"));
         let dir = tempfile::tempdir().expect("a folder");
@@ -108,7 +108,7 @@ impl Rig {
         let mut rig = Self {
             world,
             fleets,
-            place,
+            places,
             before: Set::default(),
             registry,
             events,
@@ -150,7 +150,7 @@ impl Rig {
         self.before = objects.clone();
         let step = self.world.apply(changes.into_iter().map(input));
         let mut waiting: BTreeSet<sesame_xds::FleetId> = BTreeSet::new();
-        for (fleet, update) in updates(&step, self.place) {
+        for (fleet, update) in updates(&step, &self.places) {
             waiting.insert(fleet.clone());
             self.registry.apply(&fleet, update);
         }
@@ -231,7 +231,10 @@ fn xds_id(fleet: &FleetId) -> sesame_xds::FleetId {
 }
 
 /// The changes for each fleet, in the form the xDS server accepts.
-fn updates(step: &Step, place: Option<SocketAddr>) -> BTreeMap<sesame_xds::FleetId, Update> {
+fn updates(
+    step: &Step,
+    places: &BTreeMap<&'static str, SocketAddr>,
+) -> BTreeMap<sesame_xds::FleetId, Update> {
     let mut updates: BTreeMap<sesame_xds::FleetId, Update> = BTreeMap::new();
     for change in &step.resources {
         let ty = ResourceType::from_type_url(change.type_url).expect("a supported type");
@@ -239,11 +242,10 @@ fn updates(step: &Step, place: Option<SocketAddr>) -> BTreeMap<sesame_xds::Fleet
         update.revision = step.commit.revision();
         match change.message() {
             Some(message) => {
-                let resource = match place {
-                    Some(place) if ty == ResourceType::Listener => {
-                        Resource::new(change.name.as_str(), moved(&message, place))
-                    }
-                    _ => Resource::new(change.name.as_str(), message),
+                let name = change.name.as_str();
+                let resource = match ty == ResourceType::Listener && !places.is_empty() {
+                    true => Resource::new(name, moved(&message, places[name])),
+                    false => Resource::new(name, message),
                 };
                 update.upserts.push((ty, resource));
             }
