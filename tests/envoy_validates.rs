@@ -226,8 +226,8 @@ fn every_term_of_the_model_is_valid() {
     };
     let routes = VirtualHost {
         listener: None,
-        auth: Vec::new(),
-        jwt: Vec::new(),
+        auth: Box::default(),
+        jwt: Box::default(),
         routes: vec![Arc::new(forwarding(&balanced)), Arc::new(answer)],
     };
     let hosts = [sesame_envoy::virtual_host(&host, &routes, &mut |port| port)];

@@ -319,7 +319,7 @@ pub(crate) fn any_virtual_host() -> impl Strategy<Value = VirtualHost> {
     (any::<bool>(), checks, routes).prop_map(|(secure, checks, routes)| VirtualHost {
         listener: secure.then(|| "*.example.com".into()),
         auth: checks.into_iter().map(Arc::new).collect(),
-        jwt: vec![],
+        jwt: Box::default(),
         routes: routes.into_iter().map(Arc::new).collect(),
     })
 }

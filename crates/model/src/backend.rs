@@ -377,7 +377,7 @@ pub struct Endpoints {
     /// Sorted, without duplicates.
     pub endpoints: Vec<Endpoint>,
     /// Those of the Services of an ExtensionService, which has no others. Sorted by cluster, without duplicates.
-    pub shares: Vec<EndpointShare>,
+    pub shares: Box<[EndpointShare]>,
 }
 
 /// The endpoints of one of several backends, and their share of requests or sessions.

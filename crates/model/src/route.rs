@@ -54,9 +54,9 @@ pub struct VirtualHost {
     pub listener: Option<Arc<str>>,
     /// The checks of all requests, in order, at most [`MAX_HOST_AUTH`](crate::MAX_HOST_AUTH). The route is selected after
     /// them, by the request as they changed it. If there are any, the routes match all requests.
-    pub auth: Vec<Arc<ExternalAuth>>,
+    pub auth: Box<[Arc<ExternalAuth>]>,
     /// The issuers of tokens, by object. Those that [`RoutePolicy::jwt`] of routes requires are among them.
-    pub jwt: Vec<Arc<[JwtProvider]>>,
+    pub jwt: Box<[Arc<[JwtProvider]>]>,
     /// In order; the first match applies. Without a match, the response is 404.
     pub routes: Vec<Arc<Route>>,
 }

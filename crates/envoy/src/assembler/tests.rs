@@ -243,8 +243,8 @@ fn table_key(index: u8) -> RouteTableKey {
 fn plain_host(status: u16) -> VirtualHost {
     VirtualHost {
         listener: None,
-        auth: vec![],
-        jwt: vec![],
+        auth: Box::default(),
+        jwt: Box::default(),
         routes: vec![Arc::new(Route::respond_to_all(status))],
     }
 }
@@ -558,8 +558,8 @@ fn removing_all_rows_removes_all_resources() {
                 0,
                 here.then(|| VirtualHost {
                     listener: None,
-                    auth: vec![],
-                    jwt: vec![],
+                    auth: Box::default(),
+                    jwt: Box::default(),
                     routes: vec![],
                 }),
             ),

@@ -19,8 +19,8 @@ fn host_with(domain: &str, routes: Vec<Route>) -> pb::VirtualHost {
     };
     let host = VirtualHost {
         listener: None,
-        auth: vec![],
-        jwt: vec![],
+        auth: Box::default(),
+        jwt: Box::default(),
         routes: routes.into_iter().map(Arc::new).collect(),
     };
     virtual_host(&key, &host, &mut |port| port)
@@ -422,8 +422,8 @@ fn redirects_use_the_ports_that_clients_see() {
         };
         let host = VirtualHost {
             listener: None,
-            auth: vec![],
-            jwt: vec![],
+            auth: Box::default(),
+            jwt: Box::default(),
             routes: vec![Arc::new(route(
                 prefix("/a"),
                 Action::Redirect(Box::new(redirect)),
@@ -539,8 +539,8 @@ fn requests_on_connections_of_other_listeners_are_misdirected() {
         let routes = paths.map(|path| Arc::new(route(path, Action::Respond(200))));
         let host = VirtualHost {
             listener: Some("*.com".into()),
-            auth: vec![],
-            jwt: vec![],
+            auth: Box::default(),
+            jwt: Box::default(),
             routes: routes.collect(),
         };
         to_json(&virtual_host(&key, &host, &mut |port| port)).unwrap()

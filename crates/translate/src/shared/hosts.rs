@@ -237,8 +237,8 @@ pub(crate) fn virtual_host(
     let routes = routes(&objects, &listeners);
     let mut host = VirtualHost {
         listener: (listener.protocol.is_tls()).then(|| Arc::clone(&listener.domain)),
-        auth: Vec::new(),
-        jwt: providers(&objects, &routes),
+        auth: Box::default(),
+        jwt: providers(&objects, &routes).into(),
         routes: client_certificates::of_routes(reader, certificates, &port.fleet, routes),
     };
     let checks = match listener.checks {
@@ -282,7 +282,7 @@ pub(crate) fn with_table<'a>(
 fn check_all(host: &mut VirtualHost, auth: Option<Vec<Arc<ExternalAuth>>>) {
     let status = match auth {
         Some(auth) => {
-            host.auth = auth;
+            host.auth = auth.into();
             404
         }
         None => {
