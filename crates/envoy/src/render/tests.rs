@@ -125,6 +125,10 @@ fn packed_filters_of_listeners_are_expanded() {
             ("envoy.filters.http.rbac", true),
             ("envoy.filters.http.local_ratelimit", true),
             ("auth.route", true),
+            ("auth.context", true),
+            ("auth.context.bytes", true),
+            ("auth.context.open", true),
+            ("auth.context.open.bytes", true),
             ("envoy.filters.http.stateful_session", true),
             ("envoy.filters.http.router", false),
         ]
