@@ -261,8 +261,11 @@ fn every_term_of_the_model_is_valid() {
         cluster(&random, Protocol::Opaque),
         cluster(&least, Protocol::Http1),
     ];
+    // As in Sesame's own bootstrap, expressions may be larger than Envoy's default permits.
+    let runtime = json!({"re2.max_program_size.error_level": u32::MAX});
     let bootstrap = json!({
         "static_resources": {"listeners": [listener], "clusters": clusters},
+        "layered_runtime": {"layers": [{"name": "expressions", "static_layer": runtime}]},
     });
 
     let dir = tempfile::tempdir().expect("a folder");

@@ -6,7 +6,7 @@
 //! different bytes, every Envoy would get an update, so maps that can have several entries are encoded here, sorted
 //! by key. On the wire, a map is a repeated field of entries, which may appear anywhere among the other fields.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -15,6 +15,9 @@ use envoy_types::pb::envoy::config::core::v3 as core;
 use envoy_types::pb::envoy::config::route::v3::{Route, RouteConfiguration, VirtualHost};
 use envoy_types::pb::envoy::extensions::filters::common::set_filter_state::v3::{
     FilterStateValue, filter_state_value,
+};
+use envoy_types::pb::envoy::extensions::filters::http::ext_authz::v3::{
+    CheckSettings, ExtAuthzPerRoute,
 };
 use envoy_types::pb::envoy::extensions::http::early_header_mutation::header_mutation::v3::HeaderMutation as EarlyHeaderMutation;
 use envoy_types::pb::google::protobuf as wkt;
@@ -45,6 +48,10 @@ const TREE_PREFIXES: u32 = 3;
 const MAP_ENTRIES: u32 = 1;
 /// Field number of `Route.typed_per_filter_config`.
 const ROUTE_FILTERS: u32 = 13;
+/// Field number of `ExtAuthzPerRoute.check_settings`.
+const CHECK_OF_ROUTE: u32 = 2;
+/// Field number of `CheckSettings.context_extensions`.
+const CHECK_CONTEXT: u32 = 1;
 /// Field number of `Secret.name`.
 const SECRET_NAME: u32 = 1;
 /// Field number of `RouteConfiguration.name`.
@@ -197,6 +204,26 @@ fn map(field: u32, entries: HashMap<String, impl Message>, out: &mut Vec<u8>) {
         delimited(1, key.as_bytes(), &mut entry);
         delimited(2, &value, &mut entry);
         delimited(field, &entry, out);
+    }
+}
+
+/// The configuration of a route's check with these settings and context entries.
+pub(crate) fn check_of_route(
+    settings: &CheckSettings,
+    context: &BTreeMap<String, String>,
+) -> wkt::Any {
+    let mut fields = settings.encode_to_vec();
+    for (name, value) in context {
+        let mut entry = Vec::with_capacity(name.len() + value.len() + 8);
+        delimited(1, name.as_bytes(), &mut entry);
+        delimited(2, value.as_bytes(), &mut entry);
+        delimited(CHECK_CONTEXT, &entry, &mut fields);
+    }
+    let mut value = Vec::with_capacity(fields.len() + 8);
+    delimited(CHECK_OF_ROUTE, &fields, &mut value);
+    wkt::Any {
+        type_url: ExtAuthzPerRoute::type_url(),
+        value,
     }
 }
 

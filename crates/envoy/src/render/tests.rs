@@ -127,6 +127,10 @@ fn packed_filters_of_listeners_are_expanded() {
             ("jwt.provider", true),
             ("jwt", true),
             ("auth.route", true),
+            ("auth.context", true),
+            ("auth.context.bytes", true),
+            ("auth.context.open", true),
+            ("auth.context.open.bytes", true),
             ("envoy.filters.http.stateful_session", true),
             ("envoy.filters.http.router", false),
         ]

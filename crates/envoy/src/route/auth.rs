@@ -46,7 +46,6 @@ pub(super) fn of_route(auth: &ExternalAuth) -> (String, Any) {
         return (hcm::ROUTE_AUTH.to_owned(), filters(auth, false));
     };
     let settings = pb::CheckSettings {
-        context_extensions: context.clone().into_iter().collect(),
         with_request_body: auth.body.map(buffer),
         service_override: Some(pb::check_settings::ServiceOverride::GrpcService(grpc(auth))),
         ..Default::default()
@@ -55,10 +54,7 @@ pub(super) fn of_route(auth: &ExternalAuth) -> (String, Any) {
         fail_open: auth.fail_open,
         bytes: auth.body.is_some_and(|body| body.bytes),
     };
-    let per_route = pb::ExtAuthzPerRoute {
-        r#override: Some(Override::CheckSettings(settings)),
-    };
-    (filter.name(), pack_any(per_route))
+    (filter.name(), wire::check_of_route(&settings, context))
 }
 
 /// A filter for checks with context entries.
