@@ -4,6 +4,7 @@ use std::net::{IpAddr, SocketAddr, TcpListener};
 
 use anyhow::Context;
 
+use crate::backends::websocket;
 use crate::harness::{Folder, Sesame, backends, check, eventually, listening, new_ip};
 
 /// An offset at which the port for HTTP is free.
@@ -105,4 +106,5 @@ async fn routes_select_backends_with_their_policies() {
         ],
     )
     .await;
+    websocket(http, "web.example.com").await;
 }
