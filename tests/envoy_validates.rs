@@ -77,6 +77,7 @@ fn cluster(key: &ClusterKey, protocol: Protocol) -> Value {
         endpoints: vec![Endpoint {
             address: [127, 0, 0, 1].into(),
             port: 8080,
+            health_port: None,
         }],
         ..Endpoints::default()
     };

@@ -1,5 +1,7 @@
 //! Backends: weights, ReferenceGrants, and protocols.
 
+use std::net::SocketAddr;
+
 use futures::{SinkExt, StreamExt};
 use sesame_testkit::backend::Backend;
 use sesame_testkit::certs::Identity;
@@ -141,14 +143,13 @@ async fn the_services_app_protocol_is_used() {
             response.json()
         );
     }
-    websocket(&sesame).await;
+    websocket(sesame.at(8080), "a.example.com").await;
 }
 
-async fn websocket(sesame: &Sesame) {
-    let stream = TcpStream::connect(sesame.at(8080))
-        .await
-        .expect("a connection");
-    let opened = tokio_tungstenite::client_async("ws://a.example.com/ws", stream).await;
+/// Echoes messages over a WebSocket.
+pub(crate) async fn websocket(address: SocketAddr, host: &str) {
+    let stream = TcpStream::connect(address).await.expect("a connection");
+    let opened = tokio_tungstenite::client_async(format!("ws://{host}/ws"), stream).await;
     let (mut socket, response) = opened.expect("a handshake");
     assert_eq!(response.status(), 101);
     for message in [Message::text("words"), Message::binary(vec![0, 1, 255])] {

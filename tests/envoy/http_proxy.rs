@@ -1,5 +1,6 @@
 //! HTTPProxies: conditions, inclusions, and all policies that a route may have.
 
+use crate::backends::websocket;
 use crate::harness::{DefaultFleet, HTTP, Sesame, at, backends, check, listening, route};
 
 const PROXIES: &str = r#"
@@ -80,6 +81,7 @@ async fn routes_select_backends_with_their_policies() {
         ],
     )
     .await;
+    websocket(started.http, "web.example.com").await;
 }
 
 #[tokio::test]

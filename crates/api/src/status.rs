@@ -127,15 +127,22 @@ impl ObjectStatus {
                 });
                 vec![StatusField::Entries("ancestors", entries.collect())]
             }
-            ObjectStatus::HttpProxy(status) => vec![
-                value("currentStatus", status.current_status.as_ref()),
-                value(
-                    "description",
-                    Some(&status.description).filter(|text| !text.is_empty()),
-                ),
-                value("loadBalancer", status.load_balancer.as_ref()),
-                StatusField::Conditions(&status.conditions),
-            ],
+            ObjectStatus::HttpProxy(status) => {
+                let mut fields = vec![
+                    value("currentStatus", status.current_status.as_ref()),
+                    value(
+                        "description",
+                        Some(&status.description).filter(|text| !text.is_empty()),
+                    ),
+                    StatusField::Conditions(&status.conditions),
+                ];
+                // Unknown addresses are left as they are, as for an Ingress.
+                let addresses = status.load_balancer.as_ref();
+                if addresses.is_none_or(|addresses| !addresses.ingress.is_empty()) {
+                    fields.push(value("loadBalancer", addresses));
+                }
+                fields
+            }
             ObjectStatus::Ingress(status) => {
                 vec![value("loadBalancer", Some(&status.load_balancer))]
             }

@@ -28,6 +28,7 @@ use crate::names;
 const NOWHERE: Endpoint = Endpoint {
     address: IpAddr::V4(Ipv4Addr::LOCALHOST),
     port: 0,
+    health_port: None,
 };
 
 /// The filter that forwards a port's datagrams, by session: a client's address and port. A session ends after a minute

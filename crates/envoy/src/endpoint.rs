@@ -13,11 +13,7 @@ use crate::{names, wire};
 /// A cluster's load assignment: one locality with all endpoints in order, or one for each share. If there are none, the
 /// assignment is empty, and Envoy responds with 503; without an assignment the cluster would stay warming.
 pub fn endpoints(key: &ClusterKey, endpoints: &Endpoints) -> pb::ClusterLoadAssignment {
-    let mut hosts: Vec<_> = endpoints.endpoints.iter().map(host).collect();
-    if let Some(port) = key.health_port() {
-        let hosts = hosts.iter_mut();
-        hosts.for_each(|host| check_at(host, port));
-    }
+    let hosts: Vec<_> = endpoints.endpoints.iter().map(host).collect();
     let whole = (!hosts.is_empty()).then(|| pb::LocalityLbEndpoints {
         lb_endpoints: hosts,
         ..Default::default()
@@ -53,27 +49,30 @@ pub(crate) fn locality(
     }
 }
 
-/// Sets the port of health checks.
-fn check_at(host: &mut pb::LbEndpoint, port: u16) {
-    if let Some(pb::lb_endpoint::HostIdentifier::Endpoint(endpoint)) = &mut host.host_identifier {
-        endpoint.health_check_config = Some(pb::endpoint::HealthCheckConfig {
-            port_value: port.into(),
-            ..Default::default()
-        });
-    }
-}
-
 pub(crate) fn host(endpoint: &Endpoint) -> pb::LbEndpoint {
     let address = SocketAddr::new(endpoint.address, endpoint.port);
-    host_at(wire::socket_address(address))
+    host_of(pb::Endpoint {
+        address: Some(wire::socket_address(address)),
+        health_check_config: endpoint
+            .health_port
+            .map(|port| pb::endpoint::HealthCheckConfig {
+                port_value: port.into(),
+                ..Default::default()
+            }),
+        ..Default::default()
+    })
 }
 
 pub(crate) fn host_at(address: core::Address) -> pb::LbEndpoint {
+    host_of(pb::Endpoint {
+        address: Some(address),
+        ..Default::default()
+    })
+}
+
+fn host_of(endpoint: pb::Endpoint) -> pb::LbEndpoint {
     pb::LbEndpoint {
-        host_identifier: Some(pb::lb_endpoint::HostIdentifier::Endpoint(pb::Endpoint {
-            address: Some(address),
-            ..Default::default()
-        })),
+        host_identifier: Some(pb::lb_endpoint::HostIdentifier::Endpoint(endpoint)),
         ..Default::default()
     }
 }

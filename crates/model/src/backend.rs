@@ -398,4 +398,6 @@ pub struct Endpoint {
     pub address: IpAddr,
     /// The port of the Pod, not of the Service.
     pub port: u16,
+    /// That for health checks, if it is another one.
+    pub health_port: Option<u16>,
 }

@@ -293,6 +293,7 @@ fn some_endpoints(ports: &[u16]) -> Endpoints {
         .map(|port| Endpoint {
             address: IpAddr::from([10, 0, 0, 1]),
             port: *port,
+            health_port: None,
         })
         .collect();
     endpoints.sort();

@@ -237,6 +237,7 @@ fn endpoints_are_in_at_most_one_locality() {
     let one = shown(vec![Endpoint {
         address: "fd00::1".parse().unwrap(),
         port: 8080,
+        health_port: None,
     }]);
     assert_eq!(
         one["endpoints"],

@@ -411,6 +411,27 @@ fn addresses_of_an_ingress_are_removed_from_a_mapping_that_stays() {
 }
 
 #[test]
+fn addresses_of_an_http_proxy_stay_while_they_are_unknown() {
+    let status = |load_balancer: Value| {
+        let conditions = [desired_condition("Valid", "True", 2)];
+        proxy(
+            json!({"currentStatus": "valid", "loadBalancer": load_balancer, "conditions": conditions}),
+        )
+    };
+    let known = json!({"ingress": [{"ip": "192.0.2.7"}]});
+    let initial = live(2, r#"{"currentStatus":"NotReconciled"}"#);
+    let written = patched_status(Kind::HTTPProxy, &initial, &status(known.clone()));
+    let stored = live(2, &written);
+    assert_up_to_date(Kind::HTTPProxy, &stored, &status(known));
+    assert_up_to_date(Kind::HTTPProxy, &stored, &status(json!({})));
+    // It no longer serves a host.
+    assert_eq!(
+        patched_status(Kind::HTTPProxy, &stored, &status(Value::Null)),
+        r#"{"loadBalancer":null}"#
+    );
+}
+
+#[test]
 fn a_later_generation_is_never_replaced_by_an_earlier_one() {
     let desired = route(&[("g", desired_condition("Accepted", "False", 4))]);
     let stored = |observed| {

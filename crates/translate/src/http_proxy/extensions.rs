@@ -381,7 +381,7 @@ pub(crate) fn endpoints(
         };
         let slices = reader.by(inputs.slices_by_service, &declaration.name);
         let slices = slices.iter().map(|(_, slice)| &**slice);
-        let endpoints = shared::endpoints(&service, port, slices).endpoints;
+        let endpoints = shared::endpoints(&service, port, None, slices).endpoints;
         found.push((declaration, endpoints));
     }
     let even = found.iter().all(|(declaration, _)| declaration.weight == 0);

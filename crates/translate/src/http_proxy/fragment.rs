@@ -1,10 +1,12 @@
 //! What one HTTPProxy contributes, wherever it is included.
 
+use std::collections::HashMap;
+
 use sesame_api::HTTPProxy;
 use sesame_engine::Reader;
 use sesame_model::{CertificateKey, ClusterKey};
 
-use super::findings::{Finding, Findings};
+use super::findings::{About, Finding, Findings};
 use super::route::{self, OwnRoute};
 use super::tcp::{self, TcpTargets};
 use super::{clients, host, includes, jwt};
@@ -77,14 +79,32 @@ pub(super) struct Fragment {
 pub(super) fn read(reader: &mut Reader<'_>, of: (Inputs, Sources), proxy: &HTTPProxy) -> Fragment {
     let mut findings = Findings::default();
     let routes = 0..proxy.spec.routes.len();
-    let routes = routes
+    let routes: Box<[OwnRoute]> = routes
         .filter_map(|index| route::read(reader, of, proxy, index, &mut findings))
         .collect();
+    repeated(&routes, &mut findings);
     includes::links(proxy, &mut findings);
     let tcp = tcp::read(reader, of, proxy, &mut findings);
     Fragment {
         routes,
         tcp,
         findings: findings.list.into(),
+    }
+}
+
+/// Reports routes that get no requests, since an earlier one has the same conditions.
+fn repeated(routes: &[OwnRoute], findings: &mut Findings) {
+    let mut seen = HashMap::new();
+    for route in routes.iter().filter(|route| !route.partial) {
+        let requests = route.conditions.requests();
+        let first = *seen.entry(requests).or_insert(route.index);
+        if first != route.index {
+            let message = format!(
+                "the same as those of {}, which gets the requests; change or remove one of them",
+                route::field(first)
+            );
+            let field = format!("{}.conditions", route::field(route.index));
+            findings.warn(About::OVERLAP, &field, message);
+        }
     }
 }

@@ -68,6 +68,7 @@ pub(super) fn stages(
         Some(services::endpoints(
             &service,
             port,
+            key.health_port(),
             slices.iter().map(|(_, slice)| &**slice),
         ))
     });

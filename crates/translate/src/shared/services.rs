@@ -476,26 +476,34 @@ fn protocol(app_protocol: Option<&str>) -> Option<(Protocol, bool)> {
     })
 }
 
-/// The endpoints of a Service's port: the ready ones or, if there are none, the draining ones.
+/// The endpoints of a Service's port: the ready ones or, if there are none, the draining ones. `health_port` is the port for
+/// health checks: one of the Service, or of the Pods.
 pub fn endpoints<'a>(
     service: &Service,
     port: &ServicePort,
+    health_port: Option<u16>,
     slices: impl Iterator<Item = &'a Slice> + Clone,
 ) -> Endpoints {
-    let number = |slice: &Slice| {
+    let number = |slice: &Slice, port: &ServicePort| {
         let mut ports = slice.ports.iter();
         let found = ports.find(|(name, _)| *name == port.name);
         found.map(|&(_, number)| number)
     };
-    endpoints_at(service.family, slices, number)
+    endpoints_at(service.family, slices, |slice| {
+        let checked = health_port.and_then(|checked| {
+            let of_service = service.port(checked, Transport::Tcp);
+            of_service.map_or(Some(checked), |port| number(slice, port))
+        });
+        Some((number(slice, port)?, checked))
+    })
 }
 
 /// The endpoints in slices: the ready ones or, if there are none, the draining ones. `family` is the primary one, and
-/// `port` the port of a slice's endpoints, if any.
+/// `ports` the port of a slice's endpoints, if any, and that for health checks.
 pub fn endpoints_at<'a>(
     family: Option<Family>,
     slices: impl Iterator<Item = &'a Slice> + Clone,
-    port: impl Fn(&Slice) -> Option<u16>,
+    ports: impl Fn(&Slice) -> Option<(u16, Option<u16>)>,
 ) -> Endpoints {
     // A dual-stack Service has slices of both families with the same Pods: use one family, preferably the primary
     // one.
@@ -508,7 +516,7 @@ pub fn endpoints_at<'a>(
             let found: BTreeSet<Endpoint> = slices
                 .clone()
                 .filter(|slice| slice.family == family)
-                .flat_map(|slice| in_slice(slice, port(slice), state))
+                .flat_map(|slice| in_slice(slice, ports(slice), state))
                 .collect();
             if !found.is_empty() {
                 return Endpoints {
@@ -523,7 +531,7 @@ pub fn endpoints_at<'a>(
 
 fn in_slice(
     slice: &Slice,
-    port: Option<u16>,
+    ports: Option<(u16, Option<u16>)>,
     state: EndpointState,
 ) -> impl Iterator<Item = Endpoint> {
     slice
@@ -531,9 +539,11 @@ fn in_slice(
         .iter()
         .filter(move |endpoint| endpoint.state == state)
         .filter_map(move |endpoint| {
+            let (port, health_port) = ports?;
             Some(Endpoint {
                 address: endpoint.address,
-                port: port?,
+                port,
+                health_port,
             })
         })
 }

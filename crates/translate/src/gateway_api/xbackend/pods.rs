@@ -82,7 +82,7 @@ pub(super) fn endpoints(reader: &mut Reader<'_>, inputs: &Inputs, pods: &Pods) -
     let family = service.and_then(|service| service.family);
     let slices = reader.by(inputs.slices_by_service, &pods.service);
     let slices = slices.iter().map(|(_, slice)| &**slice);
-    services::endpoints_at(family, slices, |_| Some(pods.port))
+    services::endpoints_at(family, slices, |_| Some((pods.port, None)))
 }
 
 /// Declares the table of changes to Services. It is empty outside a cluster.

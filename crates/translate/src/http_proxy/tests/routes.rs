@@ -36,6 +36,29 @@ fn routes_are_in_order_of_precedence() {
 }
 
 #[test]
+fn routes_with_the_conditions_of_an_earlier_one_are_warnings() {
+    let (routes, status) = outcome(
+        "
+        - services: [{name: one, port: 80}]
+        - conditions: [{prefix: /a}]
+          services: [{name: two, port: 80}]
+        - conditions: [{prefix: /}]
+          services: [{name: three, port: 80}]
+        - conditions: [{prefix: /a}, {header: {name: x, present: true}}]
+          services: [{name: three, port: 80}]
+        ",
+    );
+    assert_eq!(
+        status,
+        "valid\nwarning RouteError Overlap: spec.routes[2].conditions: the same as those of spec.routes[0], which gets the requests; change or remove one of them\n"
+    );
+    assert!(
+        routes.ends_with("^ /a -> shop/two:80\n/ / -> shop/one:80\n"),
+        "{routes}"
+    );
+}
+
+#[test]
 fn prefixes_are_replaced_with_both_slashes() {
     let (routes, status) = outcome(
         "

@@ -36,6 +36,18 @@ fn connections_are_shared_by_weight() {
 }
 
 #[test]
+fn connections_are_not_mirrored() {
+    let services = "{services: [{name: one, port: 443}, {name: two, port: 443, mirror: true}]}";
+    let world = World::with(&[("a", &passthrough(services))]);
+    let status = world.status("a");
+    assert!(
+        status.contains("TCPProxyError") && status.contains("spec.tcpproxy.services[1].mirror"),
+        "{status}"
+    );
+    assert_eq!(world.clusters(), [""; 0]);
+}
+
+#[test]
 fn filters_of_addresses_close_forwarded_connections() {
     let spec = passthrough("{services: [{name: one, port: 443}]}");
     for part in ["ipAllowPolicy", "ipDenyPolicy"] {
