@@ -2,19 +2,16 @@
 //!
 //! An echoing backend is a service over HTTP: it permits what it responds to with 200.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 
-use anyhow::Context;
 use serde_json::{Value, json};
 use sesame_testkit::auth::{AuthServer, Decision};
 use sesame_testkit::backend::Backend;
-use sesame_testkit::client::{Connect, Request, Response};
+use sesame_testkit::client::Request;
 
 use crate::auth::pair;
 use crate::backend_tls::{authorities, authority};
-use crate::harness::{
-    Folder, Sesame, backends, becomes, check, eventually, free_offset, listening, new_ip, service,
-};
+use crate::harness::{DefaultFleet, backends, becomes, check, service};
 
 /// An ExtensionService for the Service with its name, with further fields.
 fn extension(name: &str, fields: &str) -> String {
@@ -35,36 +32,6 @@ fn proxy(name: &str, authorization: &str, routes: &str) -> String {
 /// A route to the Service `a`, with further fields.
 fn route(path: &str, fields: &str) -> String {
     format!("  - {{conditions: [{{prefix: {path}}}], services: [{{name: a, port: 80}}]{fields}}}\n")
-}
-
-/// A Sesame, and the address of its default fleet for requests without TLS.
-struct Proxies {
-    sesame: Sesame,
-    http: SocketAddr,
-}
-
-impl Proxies {
-    /// Starts it; waits until the HTTPProxy `one` has an address.
-    async fn serving(objects: &str) -> Self {
-        let offset = free_offset();
-        let folder = Folder::new(&[("all.yaml", objects.to_owned())]);
-        let arguments = ["--port-offset", &offset.to_string()];
-        let sesame = Sesame::start(new_ip(), folder, &arguments).await;
-        let ip: IpAddr = eventually("the HTTPProxy has an address", async || {
-            let status = sesame.status("HTTPProxy", "one").await?;
-            let ip = status["loadBalancer"]["ingress"][0]["ip"].as_str();
-            Ok(ip.with_context(|| status.to_string())?.parse()?)
-        })
-        .await;
-        let http = SocketAddr::new(ip, 80 + offset);
-        listening(http).await;
-        Self { sesame, http }
-    }
-
-    async fn send(&self, request: &Request) -> Response {
-        let response = Connect::plain().send(self.http, request).await;
-        response.expect("a response")
-    }
 }
 
 /// A service over gRPC that denies paths with `denied`, and its Service `grpc`.
@@ -117,7 +84,7 @@ async fn a_grpc_service_decides_and_gets_the_context_of_the_route() {
         + UNUSED
         + &extension("grpc", "  protocol: h2c")
         + &proxy(
-            "one",
+            "web",
             &format!("{grpc}, {body}, authPolicy: {{context: {{tier: host, team: shop}}}}"),
             &routes,
         )
@@ -131,16 +98,16 @@ async fn a_grpc_service_decides_and_gets_the_context_of_the_route() {
             &format!("{grpc}, authPolicy: {{disabled: true}}"),
             &(route("/", "") + &route("/on", ", authPolicy: {}")),
         );
-    let proxies = Proxies::serving(&objects).await;
+    let proxies = DefaultFleet::serving("HTTPProxy", &objects).await;
     check(
         proxies.http,
         &[
-            ("one.test", "/more/denied", "401"),
-            ("one.test", "/redirect/denied", "401"),
-            ("one.test", "/direct/denied", "401"),
-            ("one.test", "/open/denied", "a"),
-            ("one.test", "/redirect", "302"),
-            ("one.test", "/direct", "418"),
+            ("web.test", "/more/denied", "401"),
+            ("web.test", "/redirect/denied", "401"),
+            ("web.test", "/direct/denied", "401"),
+            ("web.test", "/open/denied", "a"),
+            ("web.test", "/redirect", "302"),
+            ("web.test", "/direct", "418"),
             ("mixed.test", "/denied", "a"),
             ("mixed.test", "/on/denied", "401"),
             ("bytes.test", "/denied", "401"),
@@ -155,8 +122,8 @@ async fn a_grpc_service_decides_and_gets_the_context_of_the_route() {
             .body("123456")
     };
     for (host, path) in [
-        ("one.test", "/more"),
-        ("one.test", "/"),
+        ("web.test", "/more"),
+        ("web.test", "/"),
         ("bytes.test", "/"),
         ("mixed.test", "/on"),
     ] {
@@ -202,9 +169,9 @@ async fn an_http_service_gets_the_listed_headers() {
     let objects = services
         + UNUSED
         + &extension("http", "  protocol: http/1.1")
-        + &proxy("one", &http, &route("/", ""));
-    let proxies = Proxies::serving(&objects).await;
-    let request = Request::get("one.test", "/path?query")
+        + &proxy("web", &http, &route("/", ""));
+    let proxies = DefaultFleet::serving("HTTPProxy", &objects).await;
+    let request = Request::get("web.test", "/path?query")
         .header("x-seen-a", "1")
         .header("x-unseen", "2")
         .header("x-user", "forged")
@@ -220,7 +187,7 @@ async fn an_http_service_gets_the_listed_headers() {
     let checked = backends[1].requests().pop().expect("a check");
     assert_eq!(
         (&*checked.path, &*checked.host),
-        ("/check/path?query", "one.test")
+        ("/check/path?query", "web.test")
     );
     assert_eq!(checked.header("x-seen-a"), Some("1"));
     assert_eq!(checked.header("x-unseen"), None);
@@ -236,7 +203,7 @@ async fn requests_pass_a_failed_service_only_if_the_host_says_so() {
         + UNUSED
         + &unreachable("down")
         + &extension("down", "  protocol: h2c")
-        + &one("one", down)
+        + &one("web", down)
         + &one("context", &format!("{down}, {context}"))
         + &one("open", &format!("{down}, failOpen: true"))
         + &one("openctx", &format!("{down}, {context}, failOpen: true"))
@@ -249,11 +216,11 @@ async fn requests_pass_a_failed_service_only_if_the_host_says_so() {
             "extensionRef: {name: missing}, failOpen: true",
             &(route("/", "") + &route("/open", ", authPolicy: {disabled: true}")),
         );
-    let proxies = Proxies::serving(&objects).await;
+    let proxies = DefaultFleet::serving("HTTPProxy", &objects).await;
     check(
         proxies.http,
         &[
-            ("one.test", "/", "503"),
+            ("web.test", "/", "503"),
             ("context.test", "/", "503"),
             ("open.test", "/", "a"),
             ("openctx.test", "/", "a"),
@@ -299,20 +266,20 @@ async fn the_certificate_of_an_extension_service_is_verified() {
         + UNUSED
         + &secret("ca", &ca)
         + &secret("other", &authority())
-        + &at_secured("one")
+        + &at_secured("web")
         + &at_secured("named")
         + &at_secured("distrusted")
         + &at_secured("plain")
-        + &extension("one", &validation("ca", "s.test"))
+        + &extension("web", &validation("ca", "s.test"))
         + &extension("named", &validation("ca", "other.test"))
         + &extension("distrusted", &validation("other", "s.test"))
         + &extension("plain", "  protocol: http/1.1")
-        + &["one", "named", "distrusted", "plain"].map(http).concat();
-    let proxies = Proxies::serving(&objects).await;
+        + &["web", "named", "distrusted", "plain"].map(http).concat();
+    let proxies = DefaultFleet::serving("HTTPProxy", &objects).await;
     check(
         proxies.http,
         &[
-            ("one.test", "/", "a"),
+            ("web.test", "/", "a"),
             ("named.test", "/", "503"),
             ("distrusted.test", "/", "503"),
             // It requires TLS, and responds with an error.

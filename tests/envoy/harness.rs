@@ -21,7 +21,7 @@ mod sesame;
 
 pub(crate) use sesame_testkit::loopback::new_ip;
 
-pub(crate) use self::default_fleet::{DefaultFleet, free_offset};
+pub(crate) use self::default_fleet::DefaultFleet;
 pub(crate) use self::dice::Dice;
 pub(crate) use self::folder::Folder;
 pub(crate) use self::names::Names;

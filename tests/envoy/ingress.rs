@@ -205,8 +205,7 @@ async fn requests_without_tls_are_redirected_or_refused() {
     for host in ["redirected.example.com", "x.redirected.org"] {
         let with_port = format!("{host}:{}", started.http.port());
         let request = Request::get(&with_port, "/path?query");
-        let response = Connect::plain().send(started.http, &request).await;
-        let response = response.expect("a response");
+        let response = started.send(&request).await;
         assert_eq!(response.status, 301);
         let location = format!("https://{host}:{}/path?query", started.https.port());
         assert_eq!(response.header("location"), location);
@@ -301,8 +300,7 @@ async fn ports_have_names_and_protocols() {
         ("/", "plain", "HTTP/1.1"),
     ] {
         let request = Request::get("a.example.com", path);
-        let response = Connect::plain().send(started.http, &request).await;
-        let response = response.expect("a response");
+        let response = started.send(&request).await;
         assert_eq!(response.backend(), backend, "{path}");
         assert_eq!(response.json()["protocol"], protocol, "{path}");
     }

@@ -218,8 +218,7 @@ async fn backends_get_the_chosen_parts_of_certificates() {
     assert_eq!(keys, expected, "{all}");
     // Without TLS, there is no certificate.
     let request = Request::get("all.example.com", "/open").header(XFCC, FORGED);
-    let response = Connect::plain().send(started.http, &request).await;
-    let response = response.expect("a response");
+    let response = started.send(&request).await;
     assert_eq!(
         (response.backend(), received(&response.json())),
         ("a".to_owned(), String::new())

@@ -15,8 +15,8 @@ use envoy_types::pb::envoy::extensions::transport_sockets::tls::v3::common_tls_c
 };
 use envoy_types::util::pack_any;
 use sesame_model::{
-    Chain, ChainTarget, ClientValidation, DestinationKey, ForwardedCertificate, Listener, ListenerKey, RouteTableKey,
-    Termination, TlsMode, TlsVersion, Tracing, Transport,
+    Chain, ChainTarget, ClientValidation, DestinationKey, ForwardedCertificate, Listener,
+    ListenerKey, RouteTableKey, Termination, TlsMode, TlsVersion, Tracing, Transport,
 };
 
 use crate::cluster::TLS_SOCKET;

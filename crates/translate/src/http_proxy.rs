@@ -25,6 +25,7 @@ mod redirect;
 mod rewrite;
 mod route;
 mod rules;
+mod secrets;
 mod services;
 mod status;
 mod tcp;
@@ -112,7 +113,7 @@ pub(crate) fn read(b: &mut Builder, inputs: &Inputs) -> Read {
             let proxy = reader.get(inputs.http_proxies, key)?;
             let settings = reader.get(inputs.settings, &())?;
             let ours = class::is_ours(&settings, &proxy);
-            ours.then(|| fragment::references(reader, inputs, &settings, &proxy))
+            ours.then(|| fragment::references(reader, inputs, &proxy))
         },
     );
     Read {
@@ -125,7 +126,7 @@ pub(crate) fn read(b: &mut Builder, inputs: &Inputs) -> Read {
         }),
         by_authority: b.index(ours, "http_proxies by authority", |_, of| {
             let authorities = of.clusters.iter().filter_map(services::authorities);
-            let authorities = authorities.chain(of.clients.as_ref().map(clients::object));
+            let authorities = authorities.chain(of.clients.as_ref().map(secrets::object));
             BTreeSet::from_iter(authorities).into_iter().collect()
         }),
         by_revoked: b.index(ours, "http_proxies by revoked", |_, of| {

@@ -3,6 +3,7 @@
 use std::net::{IpAddr, SocketAddr, TcpListener};
 
 use anyhow::Context;
+use sesame_testkit::client::{Connect, Request, Response};
 
 use super::{Folder, Names, Sesame, eventually, listening, new_ip};
 
@@ -26,6 +27,12 @@ impl DefaultFleet {
         let envoy = names.envoy();
         let envoy = envoy.to_str().expect("a readable path");
         Self::start(kind, objects, &["--envoy", envoy]).await
+    }
+
+    /// The response to a request without TLS.
+    pub(crate) async fn send(&self, request: &Request) -> Response {
+        let response = Connect::plain().send(self.http, request).await;
+        response.expect("a response")
     }
 
     async fn start(kind: &str, objects: &str, arguments: &[&str]) -> Self {
@@ -52,7 +59,7 @@ impl DefaultFleet {
 }
 
 /// An offset at which the ports for HTTP and HTTPS are free.
-pub(crate) fn free_offset() -> u16 {
+fn free_offset() -> u16 {
     loop {
         let any = TcpListener::bind((IpAddr::from([127, 0, 0, 1]), 0)).expect("a free port");
         let port = any.local_addr().expect("an address").port();

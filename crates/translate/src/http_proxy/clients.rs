@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sesame_api::{HTTPProxy, HttpProxyClientValidation, Kind, ObjectKey};
+use sesame_api::{HTTPProxy, HttpProxyClientValidation, ObjectKey};
 use sesame_engine::{Builder, Reader, Table};
 use sesame_model::{
     CertificateKey, ClientValidation, ForwardedCertificate, TrustBundle, TrustBundleKey,
@@ -10,11 +10,10 @@ use sesame_model::{
 
 use super::findings::{About, Findings};
 use super::host::Host;
-use super::services::not_delegated;
+use super::secrets;
 use crate::inputs::Inputs;
 use crate::shared::authorities::{self, Reasons};
 use crate::shared::default_fleet::Sources;
-use crate::shared::delegation;
 
 /// What an HTTPProxy says about its clients.
 fn validation(proxy: &HTTPProxy) -> Option<&HttpProxyClientValidation> {
@@ -24,27 +23,18 @@ fn validation(proxy: &HTTPProxy) -> Option<&HttpProxyClientValidation> {
 
 /// The Secret with the CA certificates that verify clients, permitted or not.
 pub(super) fn authorities(proxy: &HTTPProxy) -> Option<CertificateKey> {
-    secret(proxy, validation(proxy)?.ca_secret.as_deref()?)
+    secrets::named(
+        &proxy.meta.namespace,
+        validation(proxy)?.ca_secret.as_deref()?,
+    )
 }
 
 /// The Secret with the lists of revoked certificates, permitted or not.
 pub(super) fn revoked(proxy: &HTTPProxy) -> Option<CertificateKey> {
-    secret(proxy, validation(proxy)?.crl_secret.as_deref()?)
-}
-
-/// A Secret that an HTTPProxy refers to.
-pub(super) fn secret(proxy: &HTTPProxy, name: &str) -> Option<CertificateKey> {
-    let secret = sesame_api::secret_name(&proxy.meta.namespace, name)?;
-    Some(CertificateKey {
-        namespace: secret.namespace,
-        name: secret.name,
-    })
-}
-
-/// A Secret as an object.
-pub(super) fn object(secret: &CertificateKey) -> ObjectKey {
-    let CertificateKey { namespace, name } = secret;
-    ObjectKey::new(Kind::Secret, Arc::clone(namespace), Arc::clone(name))
+    secrets::named(
+        &proxy.meta.namespace,
+        validation(proxy)?.crl_secret.as_deref()?,
+    )
 }
 
 /// Reads the validation of clients; an error if no client can be accepted.
@@ -118,27 +108,6 @@ pub(super) fn read(
     }))
 }
 
-/// The Secret with this name, if the HTTPProxy may use it.
-pub(super) fn permitted(
-    reader: &mut Reader<'_>,
-    inputs: Inputs,
-    proxy: &HTTPProxy,
-    (about, field, name): (About, &str, &str),
-    findings: &mut Findings,
-) -> Result<CertificateKey, ()> {
-    let Some(secret) = secret(proxy, name) else {
-        let message = "expected the name of a Secret, or namespace/name";
-        findings.error(about, field, message);
-        return Err(());
-    };
-    let namespace = &proxy.meta.namespace;
-    if !delegation::permitted(reader, inputs.delegations_by_namespace, &secret, namespace) {
-        findings.error(about, field, not_delegated(&secret, namespace));
-        return Err(());
-    }
-    Ok(secret)
-}
-
 fn usable_authorities(
     reader: &mut Reader<'_>,
     (inputs, sources): (Inputs, Sources),
@@ -146,18 +115,18 @@ fn usable_authorities(
     (field, name): (&str, &str),
     findings: &mut Findings,
 ) -> Result<CertificateKey, ()> {
-    let secret = permitted(
-        reader,
-        inputs,
-        proxy,
-        (About::CLIENTS, field, name),
-        findings,
-    )?;
+    let (place, namespace) = ((About::CLIENTS, field, name), &proxy.meta.namespace);
+    let secret = secrets::permitted(reader, inputs, namespace, place, findings).ok_or(())?;
     let reasons = Reasons {
         kind: About::CLIENTS.1,
         object: About::CLIENTS.1,
     };
-    match authorities::unusable(reader, sources.authorities, &object(&secret), reasons) {
+    match authorities::unusable(
+        reader,
+        sources.authorities,
+        &secrets::object(&secret),
+        reasons,
+    ) {
         None => Ok(secret),
         Some(problem) => {
             findings.error(About::CLIENTS, field, problem.message());
@@ -173,13 +142,8 @@ fn usable_lists(
     (field, name): (&str, &str),
     findings: &mut Findings,
 ) -> Result<CertificateKey, ()> {
-    let secret = permitted(
-        reader,
-        inputs,
-        proxy,
-        (About::CLIENTS, field, name),
-        findings,
-    )?;
+    let (place, namespace) = ((About::CLIENTS, field, name), &proxy.meta.namespace);
+    let secret = secrets::permitted(reader, inputs, namespace, place, findings).ok_or(())?;
     let state = reader.get(sources.revocations, &secret);
     let why = match state.as_deref() {
         Some(Ok(_)) => return Ok(secret),
@@ -210,7 +174,8 @@ pub(super) fn trust_bundles(
         else {
             return None;
         };
-        let bundle = authorities::bundle(reader, sources.authorities, [object(authorities)])?;
+        let bundle =
+            authorities::bundle(reader, sources.authorities, [secrets::object(authorities)])?;
         let lists = reader.get(sources.revocations, revoked)?;
         Some(TrustBundle {
             revoked: Some(Arc::clone(lists.as_ref().as_ref().ok()?)),

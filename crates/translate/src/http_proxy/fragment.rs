@@ -11,7 +11,6 @@ use super::route::{self, OwnRoute};
 use super::tcp::{self, TcpTargets};
 use super::{clients, host, includes, jwt};
 use crate::inputs::Inputs;
-use crate::settings::Settings;
 use crate::shared::default_fleet::Sources;
 use crate::shared::jwks::JwksEntry;
 
@@ -31,12 +30,7 @@ pub(crate) struct References {
 }
 
 /// Reads what an HTTPProxy refers to.
-pub(super) fn references(
-    reader: &mut Reader<'_>,
-    inputs: Inputs,
-    settings: &Settings,
-    proxy: &HTTPProxy,
-) -> References {
+pub(super) fn references(reader: &mut Reader<'_>, inputs: Inputs, proxy: &HTTPProxy) -> References {
     // The fragment has the findings.
     let scratch = &mut Findings::default();
     let mut clusters = Vec::new();
@@ -57,7 +51,7 @@ pub(super) fn references(
     clusters.dedup();
     References {
         clusters: clusters.into(),
-        certificate: host::certificate(settings, proxy),
+        certificate: host::certificate(proxy),
         clients: clients::authorities(proxy),
         revoked: clients::revoked(proxy),
         jwks: jwt::entries(proxy).collect(),

@@ -8,7 +8,7 @@ use sesame_model::{CertificateKey, Cors, SourceFilter, Termination, TlsVersion, 
 
 use super::authorization::{self, HostAuth};
 use super::findings::{About, Finding, Findings};
-use super::{access, clients, cors, jwt, unsupported};
+use super::{access, clients, cors, jwt, secrets, unsupported};
 use crate::inputs::Inputs;
 use crate::settings::Settings;
 use crate::shared::certificates::CertificateState;
@@ -93,15 +93,10 @@ pub(super) fn obstacle(
     Some(Finding::error(About::DUPLICATE_HOST, &field, message))
 }
 
-/// The certificate of an HTTPProxy's host, delegated or not.
-pub(super) fn certificate(settings: &Settings, proxy: &HTTPProxy) -> Option<CertificateKey> {
-    let permitted = settings.ingress.permits_roots(&proxy.meta.namespace);
-    permitted.then(|| named_certificate(proxy)).flatten()
-}
-
-fn named_certificate(proxy: &HTTPProxy) -> Option<CertificateKey> {
+/// The certificate of an HTTPProxy's host, permitted or not.
+pub(super) fn certificate(proxy: &HTTPProxy) -> Option<CertificateKey> {
     let tls = proxy.spec.virtual_host.as_deref()?.tls.as_deref()?;
-    clients::secret(proxy, tls.secret_name.as_deref()?)
+    secrets::named(&proxy.meta.namespace, tls.secret_name.as_deref()?)
 }
 
 /// The host of the HTTPProxy that serves it.
@@ -300,7 +295,7 @@ fn usable(
         return None;
     };
     let about = (About::CERTIFICATE, field.as_str(), name);
-    let certificate = clients::permitted(reader, inputs, proxy, about, findings).ok()?;
+    let certificate = secrets::permitted(reader, inputs, &proxy.meta.namespace, about, findings)?;
     let message = match reader.get(sources.certificates, &certificate).as_deref() {
         Some(CertificateState::Valid { .. }) => return Some(certificate),
         Some(CertificateState::Invalid(reason)) => format!("Secret {certificate} {reason}"),

@@ -13,7 +13,7 @@ use sesame_model::{
 };
 
 use super::findings::{About, Findings};
-use super::{clients, services};
+use super::{secrets, services};
 use crate::inputs::Inputs;
 use crate::shared::default_fleet::Sources;
 use crate::shared::durations::{self, Limit};
@@ -107,7 +107,7 @@ pub(super) fn entries(proxy: &HTTPProxy) -> impl Iterator<Item = JwksEntry> {
     let providers = host.into_iter().flat_map(|host| &host.jwt_providers);
     providers.filter_map(|provider| {
         let local = provider.local_jwks.as_deref()?;
-        let secret = clients::secret(proxy, &local.secret_name)?;
+        let secret = secrets::named(&proxy.meta.namespace, &local.secret_name)?;
         Some((secret, Arc::clone(&local.key)))
     })
 }
@@ -213,7 +213,7 @@ fn local(
 ) -> Option<Arc<str>> {
     let name = format!("{field}.secretName");
     let name = (About::JWT, name.as_str(), &*local.secret_name);
-    let secret = clients::permitted(reader, inputs, proxy, name, findings).ok()?;
+    let secret = secrets::permitted(reader, inputs, &proxy.meta.namespace, name, findings)?;
     let state = reader.get(sources.jwks, &(secret.clone(), Arc::clone(&local.key)));
     let why = match state.as_deref() {
         Some(Ok(keys)) => return Some(Arc::clone(keys)),

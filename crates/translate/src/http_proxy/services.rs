@@ -13,11 +13,10 @@ use sesame_model::{
 };
 
 use super::findings::{About, Findings};
-use super::policies;
+use super::{policies, secrets};
 use crate::inputs::Inputs;
 use crate::shared::authorities::{self, AuthorityState, Reasons};
 use crate::shared::default_fleet::Sources;
-use crate::shared::delegation;
 use crate::shared::services::{Backend, Service};
 
 /// What the clusters of all Services of a route have in common.
@@ -216,10 +215,8 @@ pub(super) fn verifiable(
         namespace: Arc::clone(&secret.namespace),
         name: Arc::clone(&secret.name),
     };
-    let delegations = inputs.delegations_by_namespace;
-    if !delegation::permitted(reader, delegations, &certificate, &key.namespace) {
-        let message = not_delegated(&certificate, &key.namespace);
-        findings.error(About::VALIDATION, &field, message);
+    let place = (About::VALIDATION, field.as_str(), &certificate);
+    if !secrets::is_delegated(reader, inputs, &key.namespace, place, findings) {
         return false;
     }
     let reasons = Reasons {
@@ -231,15 +228,4 @@ pub(super) fn verifiable(
         findings.error(About::VALIDATION, &field, problem.message());
     }
     problem.is_none()
-}
-
-/// Why a Secret of another namespace can't be used.
-pub(super) fn not_delegated(secret: &CertificateKey, namespace: &str) -> String {
-    let CertificateKey {
-        namespace: owner,
-        name,
-    } = secret;
-    format!(
-        "no TLSCertificateDelegation in namespace {owner} lets namespace {namespace} use Secret {name}"
-    )
 }

@@ -86,6 +86,28 @@ impl World {
         world
     }
 
+    /// A translation for unmanaged Envoys, which HTTPProxies share with a Gateway with this listener.
+    pub(super) fn beside_gateway(listener: &str) -> Self {
+        let mut world = Self::in_mode(Mode::Unmanaged { gateway: None });
+        world.put(
+            "
+            apiVersion: gateway.networking.k8s.io/v1
+            kind: GatewayClass
+            metadata: {name: sesame}
+            spec: {controllerName: projectsesame.io/gateway-controller}
+            ",
+        );
+        world.put(&format!(
+            "
+            apiVersion: gateway.networking.k8s.io/v1
+            kind: Gateway
+            metadata: {{name: web, namespace: shop}}
+            spec: {{gatewayClassName: sesame, listeners: [{{{listener}}}]}}
+            "
+        ));
+        world
+    }
+
     /// Adds or replaces an object.
     pub(super) fn put(&mut self, text: &str) -> Commit {
         self.put_value(yaml(text))

@@ -1,7 +1,7 @@
 //! Hosts and TLS.
 
 use super::super::testing::World;
-use crate::settings::{IngressSettings, Mode};
+use crate::settings::IngressSettings;
 
 const ROUTES: &str = "routes: [{services: [{name: one, port: 80}]}, {conditions: [{prefix: /open}], services: [{name: two, port: 80}], permitInsecure: true}]";
 
@@ -139,29 +139,9 @@ fn requests_without_a_route_do_not_go_to_a_wider_host() {
 
 #[test]
 fn a_gateway_serves_a_host_by_the_httpproxy_with_the_most_specific_one() {
-    let mut world = World::in_mode(Mode::Unmanaged { gateway: None });
-    world.put(
-        "
-        apiVersion: gateway.networking.k8s.io/v1
-        kind: GatewayClass
-        metadata: {name: sesame}
-        spec: {controllerName: projectsesame.io/gateway-controller}
-        ",
-    );
-    world.put(
-        "
-        apiVersion: gateway.networking.k8s.io/v1
-        kind: Gateway
-        metadata: {name: web, namespace: shop}
-        spec:
-          gatewayClassName: sesame
-          listeners:
-          - name: http
-            port: 8080
-            protocol: HTTP
-            hostname: x.a.com
-            allowedRoutes: {kinds: [{group: projectsesame.io, kind: HTTPProxy}]}
-        ",
+    let mut world = World::beside_gateway(
+        "name: http, port: 8080, protocol: HTTP, hostname: x.a.com, \
+         allowedRoutes: {kinds: [{group: projectsesame.io, kind: HTTPProxy}]}",
     );
     let spec = |host: &str, prefix: &str| {
         format!(
@@ -307,23 +287,7 @@ fn a_certificate_of_another_namespace_needs_a_delegation() {
 #[test]
 fn matches_that_another_object_takes_are_warnings() {
     // Routes of Gateways share a fleet with HTTPProxies only if there is one fleet.
-    let mut world = World::in_mode(Mode::Unmanaged { gateway: None });
-    world.put(
-        "
-        apiVersion: gateway.networking.k8s.io/v1
-        kind: GatewayClass
-        metadata: {name: sesame}
-        spec: {controllerName: projectsesame.io/gateway-controller}
-        ",
-    );
-    world.put(
-        "
-        apiVersion: gateway.networking.k8s.io/v1
-        kind: Gateway
-        metadata: {name: web, namespace: shop}
-        spec: {gatewayClassName: sesame, listeners: [{name: http, port: 80, protocol: HTTP}]}
-        ",
-    );
+    let mut world = World::beside_gateway("name: http, port: 80, protocol: HTTP");
     world.put(
         "
         apiVersion: gateway.networking.k8s.io/v1
