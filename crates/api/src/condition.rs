@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use crate::meta::is_zero;
 use crate::open_enum::open_enum;
 
 /// One condition (meta/v1 Condition). The status writer sets the transition time; [`crate::reason`] has the reasons.
@@ -17,9 +18,10 @@ pub struct Condition {
     pub type_: Cow<'static, str>,
     /// Whether the condition holds.
     pub status: ConditionStatus,
-    /// The object's generation when the condition was set.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub observed_generation: Option<i64>,
+    /// The object's generation when the condition was set; 0 if unknown.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<i64>"))]
+    pub observed_generation: i64,
     /// When `status` last changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(with = "Option<String>", extend("format" = "date-time")))]
@@ -106,7 +108,7 @@ impl Condition {
         Condition {
             type_: Cow::Borrowed(type_),
             status: status.into(),
-            observed_generation: Some(observed_generation),
+            observed_generation,
             last_transition_time: None,
             reason: Cow::Borrowed(reason),
             message: message.into(),

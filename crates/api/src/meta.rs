@@ -75,7 +75,7 @@ fn is_empty_str(text: &Arc<str>) -> bool {
     text.is_empty()
 }
 
-fn is_zero(number: &i64) -> bool {
+pub(crate) fn is_zero(number: &i64) -> bool {
     *number == 0
 }
 

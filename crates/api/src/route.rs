@@ -95,8 +95,8 @@ pub struct RouteParentStatus {
     /// The controller that wrote the entry.
     pub controller_name: Arc<str>,
     /// The conditions; see [`crate::condition::route`].
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub conditions: Vec<Condition>,
+    #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
+    pub conditions: Box<[Condition]>,
 }
 
 /// Accessors common to all route kinds.

@@ -280,7 +280,7 @@ fn pending_parent(parent: &ParentReference) -> RouteParentStatus {
     RouteParentStatus {
         parent_ref: parent.clone(),
         controller_name: "".into(),
-        conditions: vec![accepted],
+        conditions: Box::new([accepted]),
     }
 }
 

@@ -139,7 +139,7 @@ pub struct RouteMatch {
     /// The path, without the query.
     pub path: PathMatch,
     /// The method, case-sensitive.
-    pub method: Option<String>,
+    pub method: Option<Box<str>>,
     /// Conditions on headers.
     pub headers: Vec<HeaderMatch>,
     /// Conditions on query parameters.
@@ -264,7 +264,7 @@ pub struct Forward {
     /// The path rewrite; `None` leaves the path unchanged.
     pub path_rewrite: Option<PathRewrite>,
     /// The Host header for the backend; `None` leaves it unchanged.
-    pub host_rewrite: Option<String>,
+    pub host_rewrite: Option<Box<str>>,
     /// Mirrors of requests.
     pub mirrors: Vec<Mirror>,
     /// From the end of the request to the end of the response, including retries; `None` for no limit, and zero for not
@@ -290,7 +290,7 @@ pub struct WeightedTarget {
     /// Changes to responses from this target, applied after the route's.
     pub response_headers: HeaderChanges,
     /// The Host header for this target; overrides the route's.
-    pub host_rewrite: Option<String>,
+    pub host_rewrite: Option<Box<str>>,
     /// Session persistence with this target; overrides the route's.
     pub session: Option<Arc<Session>>,
 }

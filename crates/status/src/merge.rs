@@ -101,7 +101,7 @@ pub(crate) fn diff(
 /// The generation that a status observes; `None` without conditions.
 pub(crate) fn generation(status: &ObjectStatus) -> Option<i64> {
     let newest = |conditions: &[Condition]| {
-        let generations = conditions.iter().filter_map(|c| c.observed_generation);
+        let generations = conditions.iter().map(|c| c.observed_generation);
         generations.max()
     };
     let fields = status.fields();
@@ -214,10 +214,8 @@ impl<'a> Merge<'a> {
         let time = live.as_ref().and_then(|live| live.last_transition_time);
         if let Some(live) = &live {
             // Ignore a generation that doesn't exist yet.
-            let observed = live.observed_generation.filter(|g| *g <= self.generation);
-            self.stale |= observed
-                .zip(desired.observed_generation)
-                .is_some_and(|(live, ours)| live > ours);
+            let observed = live.observed_generation;
+            self.stale |= observed <= self.generation && observed > desired.observed_generation;
             if same_content(live, desired) && time.is_some() {
                 return None;
             }

@@ -307,9 +307,9 @@ fn forward(
     }))
 }
 
-fn literal(host: Option<HostRewrite>) -> Option<String> {
+fn literal(host: Option<HostRewrite>) -> Option<Box<str>> {
     match host {
-        Some(HostRewrite::Literal(host)) => Some(host),
+        Some(HostRewrite::Literal(host)) => Some(host.into()),
         Some(HostRewrite::Header(_)) | None => None,
     }
 }

@@ -22,7 +22,8 @@ pub(super) fn read(
             .method
             .as_ref()
             .map(|method| read_method(&format!("{field}.method"), method))
-            .transpose()?,
+            .transpose()?
+            .map(Into::into),
         headers: read_headers(field, &source.headers)?,
         query: query
             .map(|(index, param)| {
@@ -43,7 +44,7 @@ pub(super) fn read(
 ///
 /// # Errors
 /// If the API has no such method.
-pub(crate) fn read_method(field: &str, method: &HttpMethod) -> Result<String, FieldError> {
+pub(crate) fn read_method<'m>(field: &str, method: &'m HttpMethod) -> Result<&'m str, FieldError> {
     match method {
         HttpMethod::Other(other) => Err(FieldError::new(
             field,
@@ -52,7 +53,7 @@ pub(crate) fn read_method(field: &str, method: &HttpMethod) -> Result<String, Fi
                 HttpMethod::KNOWN.join(", ")
             ),
         )),
-        known => Ok(known.as_str().to_owned()),
+        known => Ok(known.as_str()),
     }
 }
 

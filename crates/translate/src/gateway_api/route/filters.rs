@@ -22,7 +22,7 @@ pub(super) struct Filters<'a> {
     pub(super) response_headers: HeaderChanges,
     pub(super) redirect: Option<Redirect>,
     pub(super) path_rewrite: Option<PathRewrite>,
-    pub(super) host_rewrite: Option<String>,
+    pub(super) host_rewrite: Option<Box<str>>,
     /// Each mirror filter with its field; the reference is resolved elsewhere.
     pub(super) mirrors: Vec<(String, &'a RequestMirror)>,
     pub(super) cors: Option<Arc<Cors>>,
@@ -101,7 +101,7 @@ fn add<'a>(
                 )?);
             }
             if let Some(hostname) = &rewrite.hostname {
-                gathered.host_rewrite = Some(hostname.to_string());
+                gathered.host_rewrite = Some((&**hostname).into());
             }
             Ok(())
         }
@@ -315,7 +315,7 @@ fn cors(field: &str, filter: &CorsFilter) -> Result<Cors, FieldError> {
     let mut methods = Vec::new();
     for (index, method) in filter.allow_methods.iter().enumerate() {
         methods.push(match method.as_str() {
-            "*" => "*".to_owned(),
+            "*" => "*",
             _ => read_method(&format!("{field}.allowMethods[{index}]"), method)?,
         });
     }
@@ -327,7 +327,7 @@ fn cors(field: &str, filter: &CorsFilter) -> Result<Cors, FieldError> {
     Ok(Cors {
         origins,
         credentials: filter.allow_credentials,
-        methods: list(methods.iter().map(String::as_str)),
+        methods: list(methods.into_iter()),
         headers: list(filter.allow_headers.iter().map(|name| &**name)),
         expose,
         max_age: Duration::from_secs(filter.max_age.into()),

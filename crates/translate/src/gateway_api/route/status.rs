@@ -92,7 +92,7 @@ pub(crate) fn status(
             RouteParentStatus {
                 parent_ref: parent.parent.clone(),
                 controller_name: Arc::clone(controller),
-                conditions,
+                conditions: conditions.into(),
             }
         })
         .collect();
