@@ -227,6 +227,7 @@ fn every_term_of_the_model_is_valid() {
     };
     let routes = VirtualHost {
         listener: None,
+        fallback: false,
         auth: Box::default(),
         jwt: Box::default(),
         routes: vec![Arc::new(forwarding(&balanced)), Arc::new(answer)],

@@ -16,7 +16,7 @@ use sesame_model::{FleetAddress, FleetProblem, FleetState};
 use sesame_testkit::generate::{self, Edit, GATEWAYS, POD_SERVICES, PORTS, Set, XBACKENDS};
 use sesame_tests::world::{World, cases, differences, input};
 use sesame_translate::fleet::{Rejected, RejectedKind};
-use sesame_translate::settings::{Mode, Settings};
+use sesame_translate::settings::{IngressSettings, Mode, Settings};
 use sesame_translate::shared::pod_services;
 
 /// A change to a world.
@@ -53,12 +53,19 @@ fn modes() -> impl Strategy<Value = Mode> {
 
 /// A world in a mode; some modes use shards.
 fn new_world(mode: &Mode) -> World {
+    let settings = Settings {
+        ingress: IngressSettings {
+            fallback_certificate: Some(NamespacedName::new("one", "c1")),
+            ..IngressSettings::default()
+        },
+        ..Settings::new(mode.clone())
+    };
     let sharding = match mode {
-        Mode::Local => return World::new(Options::default()),
+        Mode::Local => return World::of(Core::local(settings, Options::default())),
         Mode::Managed => Sharding::Always,
         Mode::Unmanaged { .. } => Sharding::Never,
     };
-    World::of(Core::in_cluster(Settings::new(mode.clone()), sharding))
+    World::of(Core::in_cluster(settings, sharding))
 }
 
 /// An empty world that always uses shards.

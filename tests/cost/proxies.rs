@@ -1,13 +1,16 @@
 //! HTTPProxies: flat ones, each with its own host and Service, and a root with many children.
 
 use serde_json::{Value, json};
-use sesame_api::Kind;
-use sesame_control::{FleetId, Options};
+use sesame_api::{Kind, NamespacedName};
+use sesame_control::core::Core;
+use sesame_control::{FleetId, IngressSettings, Options};
 use sesame_model::{FleetAddress, FleetState};
+use sesame_testkit::certs::Identity;
 use sesame_tests::world::World;
+use sesame_translate::settings::{Mode, Settings};
 
 use crate::{
-    BACKEND, Input, ONE, ROUTES, costs, hostname, metadata, remove, route_name, service,
+    BACKEND, Input, ONE, ROUTES, costs, hostname, metadata, remove, route_name, secret, service,
     service_name, slice, upsert, with,
 };
 
@@ -62,7 +65,11 @@ fn root(children: usize) -> Value {
     proxy("root", spec)
 }
 
-fn world(mut inputs: Vec<Input>, services: usize) -> World {
+fn world(inputs: Vec<Input>, services: usize) -> World {
+    world_of(Core::new(Options::default()), inputs, services)
+}
+
+fn world_of(core: Core, mut inputs: Vec<Input>, services: usize) -> World {
     let state = FleetState {
         addresses: vec![FleetAddress::Ip([127, 0, 0, 1].into())],
         ready: true,
@@ -74,9 +81,41 @@ fn world(mut inputs: Vec<Input>, services: usize) -> World {
         inputs.push(upsert(service(&name)));
         inputs.push(upsert(slice(&name, "10.0.0.1")));
     }
-    let mut world = World::new(Options::default());
+    let mut world = World::of(core);
     world.apply(inputs);
     world
+}
+
+#[test]
+fn a_new_fallback_certificate_costs_the_same_for_any_number_of_hosts() {
+    let identity = || Identity::self_signed(&["*.example.com"]).expect("a certificate");
+    let tls = json!({"secretName": "certificate", "enableFallbackCertificate": true});
+    let proxies = (0..CHILDREN).map(|n| {
+        let mut proxy = flat(n, &service_name(0));
+        proxy["spec"]["virtualhost"]["tls"] = tls.clone();
+        upsert(proxy)
+    });
+    let secrets = ["certificate", "fallback"].map(|name| upsert(secret(name, &identity())));
+    let settings = Settings {
+        ingress: IngressSettings {
+            fallback_certificate: Some(NamespacedName::new("default", "fallback")),
+            ..IngressSettings::default()
+        },
+        ..Settings::new(Mode::Local)
+    };
+    let core = Core::local(settings, Options::default());
+    let mut world = world_of(core, secrets.into_iter().chain(proxies).collect(), 1);
+    costs(
+        &mut world,
+        vec![upsert(secret("fallback", &identity()))],
+        &[
+            ("certificate state", 1),
+            ("certificate", 1),
+            ("fallback certificate", 1),
+            ("envoy.certificates", 1),
+        ],
+        &["Secret default/fallback"],
+    );
 }
 
 #[test]

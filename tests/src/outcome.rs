@@ -2,7 +2,7 @@
 //!
 //! Omits what is the same in every outcome ([`Constants`], pinned in a separate case) and the outcome of the shared
 //! objects alone. Nothing else is omitted: fields that this module doesn't handle are shown as they are. Objects are
-//! translated as in `sesame translate`.
+//! translated as in `sesame translate --fallback-certificate default/wildcard`.
 
 mod downstream_tls;
 mod filters;
@@ -14,8 +14,8 @@ mod upstream_tls;
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
-use sesame_api::{Object, ObjectKey};
-use sesame_control::{Options, Translation, translate};
+use sesame_api::{NamespacedName, Object, ObjectKey};
+use sesame_control::{IngressSettings, Options, Translation, translate_with};
 use sesame_translate::problem::Notices;
 
 use crate::yaml::Node;
@@ -51,7 +51,15 @@ pub fn of(values: &[Value]) -> Outcome {
             .iter()
             .map(|object| (object.key(), object.generation()))
             .collect(),
-        translation: translate(objects, Options::default()),
+        translation: translate_with(objects, settings(), Options::default()),
+    }
+}
+
+/// The settings of all cases. They concern only objects that use them.
+fn settings() -> IngressSettings {
+    IngressSettings {
+        fallback_certificate: Some(NamespacedName::new("default", "wildcard")),
+        ..IngressSettings::default()
     }
 }
 

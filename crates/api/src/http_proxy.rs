@@ -85,6 +85,14 @@ resource! { HTTPProxy {
     }
 } }
 
+impl HTTPProxy {
+    /// The TLS settings, if they enable the fallback certificate.
+    pub fn fallback_tls(&self) -> Option<&HttpProxyTls> {
+        let tls = self.spec.virtual_host.as_deref()?.tls.as_deref()?;
+        tls.enable_fallback_certificate.then_some(tls)
+    }
+}
+
 /// What an HTTPProxy configures.
 ///
 /// With `virtualhost` it is a root and serves that host. Without, it takes effect only where another HTTPProxy includes

@@ -194,6 +194,10 @@ pub(crate) struct IngressArgs {
     /// Namespaces whose HTTPProxies may have a virtualhost, comma-separated [default: all]
     #[arg(long, value_name = "NAMESPACE", value_delimiter = ',')]
     root_namespaces: Vec<String>,
+    /// Secret with the certificate for TLS connections that name no host or an unknown one. They reach only the hosts
+    /// of HTTPProxies that enable it
+    #[arg(long, value_name = "NAMESPACE/NAME", value_parser = secret_name)]
+    fallback_certificate: Option<NamespacedName>,
 }
 
 impl IngressArgs {
@@ -204,6 +208,7 @@ impl IngressArgs {
                 let namespaces = self.root_namespaces.iter();
                 namespaces.map(|name| name.as_str().into()).collect()
             }),
+            fallback_certificate: self.fallback_certificate.clone(),
         }
     }
 }
@@ -338,6 +343,14 @@ fn namespaced_name(text: &str) -> Result<NamespacedName, String> {
     Ok(NamespacedName::new(namespace, name))
 }
 
+fn secret_name(text: &str) -> Result<NamespacedName, String> {
+    // Without a slash, the namespace is empty, which is invalid.
+    let name = sesame_api::secret_name(&"".into(), text);
+    name.ok_or_else(|| {
+        "expected NAMESPACE/NAME of a Secret, for example sesame-system/fallback".to_owned()
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory;
@@ -347,6 +360,14 @@ mod tests {
     #[test]
     fn command_line_is_well_formed() {
         Args::command().debug_assert();
+    }
+
+    #[test]
+    fn a_secret_needs_a_namespace() {
+        assert_eq!(secret_name("a/b"), Ok(NamespacedName::new("a", "b")));
+        for invalid in ["b", "/b", "a/", "a/b/c", "a/B"] {
+            assert!(secret_name(invalid).is_err(), "{invalid}");
+        }
     }
 
     #[test]

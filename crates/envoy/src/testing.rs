@@ -318,6 +318,7 @@ pub(crate) fn any_virtual_host() -> impl Strategy<Value = VirtualHost> {
     let routes = prop::collection::vec(any_route(), 0..4);
     (any::<bool>(), checks, routes).prop_map(|(secure, checks, routes)| VirtualHost {
         listener: secure.then(|| "*.example.com".into()),
+        fallback: secure && checks.is_empty(),
         auth: checks.into_iter().map(Arc::new).collect(),
         jwt: Box::default(),
         routes: routes.into_iter().map(Arc::new).collect(),

@@ -52,6 +52,8 @@ pub struct VirtualHostKey {
 pub struct VirtualHost {
     /// On a TLS port, the hostname of the listener, or `*`: requests on connections of other listeners get 421.
     pub listener: Option<Arc<str>>,
+    /// Whether requests on connections of listener `*` are accepted too.
+    pub fallback: bool,
     /// The checks of all requests, in order, at most [`MAX_HOST_AUTH`](crate::MAX_HOST_AUTH). The route is selected after
     /// them, by the request as they changed it. If there are any, the routes match all requests.
     pub auth: Box<[Arc<ExternalAuth>]>,

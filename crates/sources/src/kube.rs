@@ -43,7 +43,7 @@ use std::time::Instant;
 
 use ::kube::Client;
 use jiff::Timestamp;
-use sesame_api::{Kind, LiveStatus, ObjectKey, Release, Serving};
+use sesame_api::{Kind, LiveStatus, NamespacedName, ObjectKey, Release, Serving};
 use tokio::sync::{Notify, mpsc, watch as state};
 use tokio::task::JoinSet;
 
@@ -75,6 +75,8 @@ pub struct WatchConfig {
     pub namespaces: Option<Vec<String>>,
     /// The kinds to watch.
     pub kinds: Vec<Kind>,
+    /// The Secret that HTTPProxies refer to by enabling the fallback certificate.
+    pub fallback_certificate: Option<NamespacedName>,
     /// Delays between retries.
     pub retry: RetryDelays,
     /// Counts requests and events.
@@ -87,6 +89,7 @@ impl Default for WatchConfig {
         Self {
             namespaces: None,
             kinds: Kind::ALL.to_vec(),
+            fallback_certificate: None,
             retry: RetryDelays::default(),
             counters: Arc::default(),
         }
@@ -171,7 +174,7 @@ pub async fn watch(
         messages.clone(),
     ));
     let mut fetches = Fetches::new(context, messages);
-    let mut hub = Hub::new(watched);
+    let mut hub = Hub::new(watched).with_fallback_certificate(config.fallback_certificate);
     let mut batch = Vec::with_capacity(BATCH);
     loop {
         // Handle everything that has arrived before sending anything.

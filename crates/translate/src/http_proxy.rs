@@ -12,6 +12,7 @@ mod clients;
 mod conditions;
 mod cors;
 pub(crate) mod extensions;
+mod fallback;
 mod findings;
 mod fragment;
 mod headers;
@@ -64,7 +65,7 @@ pub(crate) struct Read {
     ours: Table<ObjectKey, References>,
     /// The clusters of their backends.
     pub(crate) by_backend: Index<ObjectKey, References, ClusterKey>,
-    /// Their certificates.
+    /// Their certificates, and the fallback certificate.
     pub(crate) by_secret: Index<ObjectKey, References, CertificateKey>,
     /// The Secrets with CA certificates that they refer to.
     pub(crate) by_authority: Index<ObjectKey, References, ObjectKey>,
@@ -113,7 +114,7 @@ pub(crate) fn read(b: &mut Builder, inputs: &Inputs) -> Read {
             let proxy = reader.get(inputs.http_proxies, key)?;
             let settings = reader.get(inputs.settings, &())?;
             let ours = class::is_ours(&settings, &proxy);
-            ours.then(|| fragment::references(reader, inputs, &proxy))
+            ours.then(|| fragment::references(reader, inputs, &settings, &proxy))
         },
     );
     Read {
@@ -122,7 +123,8 @@ pub(crate) fn read(b: &mut Builder, inputs: &Inputs) -> Read {
             of.clusters.to_vec()
         }),
         by_secret: b.index(ours, "http_proxies by secret", |_, of| {
-            Vec::from_iter(of.certificate.clone())
+            let secrets = [&of.certificate, &of.fallback].into_iter().flatten();
+            BTreeSet::from_iter(secrets.cloned()).into_iter().collect()
         }),
         by_authority: b.index(ours, "http_proxies by authority", |_, of| {
             let authorities = of.clusters.iter().filter_map(services::authorities);
@@ -170,12 +172,13 @@ pub(crate) fn stages(b: &mut Builder, inputs: &Inputs, read: Read, sources: Sour
             .min_by(|(_, a), (_, b)| a.seniority.cmp(&b.seniority));
         oldest.map(|(key, _)| key)
     });
+    let fallbacks = fallback::certificates(b, ours, sources);
     let hosts = b.derive("http_proxy host", roots, move |reader, key: &ObjectKey| {
         let root = reader.get(roots, key)?;
         let owner = reader.get(owners, &root.fqdn)?;
         let proxy = reader.get(proxies, key)?;
         (*owner == *key)
-            .then(|| host::read(reader, (inputs, sources), &proxy, &root))
+            .then(|| host::read(reader, (inputs, sources), fallbacks, &proxy, &root))
             .flatten()
     });
     let trees = b.derive("http_proxy tree", hosts, move |reader, key: &ObjectKey| {
@@ -201,25 +204,31 @@ pub(crate) fn stages(b: &mut Builder, inputs: &Inputs, read: Read, sources: Sour
             (!findings.is_empty()).then_some(findings)
         },
     );
+    let points = b.derive(
+        "http_proxy points",
+        hosts,
+        move |reader, key: &ObjectKey| {
+            let settings = reader.get(settings, &())?;
+            let point = reader.get(hosts, key)?.listener(&settings, key)?;
+            Some(default_fleet::attach_points(&settings, vec![point]))
+        },
+    );
+    let terminations = b.derive(
+        "http_proxy terminations",
+        hosts,
+        move |reader, key: &ObjectKey| {
+            let host = reader.get(hosts, key)?;
+            let termination = Arc::clone(host.termination()?);
+            Some(Terminations::from([(Arc::clone(&host.fqdn), termination)]))
+        },
+    );
+    let fallback = fallback::listener(b, inputs, hosts);
     let contribution = Contribution {
         users: default_fleet::users(b, "users by http_proxy", ours),
-        points: b.derive(
-            "http_proxy points",
-            hosts,
-            move |reader, key: &ObjectKey| {
-                let settings = reader.get(settings, &())?;
-                let point = reader.get(hosts, key)?.listener(&settings, key)?;
-                Some(default_fleet::attach_points(&settings, vec![point]))
-            },
-        ),
-        terminations: b.derive(
-            "http_proxy terminations",
-            hosts,
-            move |reader, key: &ObjectKey| {
-                let host = reader.get(hosts, key)?;
-                let termination = Arc::clone(host.termination()?);
-                Some(Terminations::from([(Arc::clone(&host.fqdn), termination)]))
-            },
+        points: b.union("http_proxy listeners", [points, fallback.points]),
+        terminations: b.union(
+            "http_proxy tls settings",
+            [terminations, fallback.terminations],
         ),
         rules: b.derive("http_proxy rules", trees, move |reader, key: &ObjectKey| {
             let tree = reader.get(trees, key)?;

@@ -36,6 +36,9 @@ pub struct IngressSettings {
     pub class: Arc<str>,
     /// The namespaces whose HTTPProxies may have a `virtualhost`; `None` means all.
     pub root_namespaces: Option<BTreeSet<Arc<str>>>,
+    /// The Secret with the certificate for TLS connections that name no host or an unknown one, if there is any.
+    /// HTTPProxies enable it for their hosts.
+    pub fallback_certificate: Option<NamespacedName>,
 }
 
 impl IngressSettings {
@@ -51,6 +54,7 @@ impl Default for IngressSettings {
         Self {
             class: INGRESS_CLASS.into(),
             root_namespaces: None,
+            fallback_certificate: None,
         }
     }
 }

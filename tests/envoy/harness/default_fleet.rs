@@ -35,7 +35,8 @@ impl DefaultFleet {
         response.expect("a response")
     }
 
-    async fn start(kind: &str, objects: &str, arguments: &[&str]) -> Self {
+    /// The same with additional arguments.
+    pub(crate) async fn start(kind: &str, objects: &str, arguments: &[&str]) -> Self {
         let offset = free_offset();
         let folder = Folder::new(&[("all.yaml", objects.to_owned())]);
         let offset_argument = offset.to_string();

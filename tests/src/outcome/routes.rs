@@ -56,8 +56,11 @@ fn virtual_host(host: Value, constants: &mut Constants) -> (String, Node) {
     let mut out = Vec::new();
     let domains = Value::Array(fields.list("domains"));
     let mut routes = fields.list("routes");
-    if let Some(listener) = routes.first().and_then(listener) {
+    if let Some((listener, fallback)) = routes.first().and_then(listener) {
         out.push(("listener".to_owned(), Node::text(listener)));
+        if fallback {
+            out.push(("fallback".to_owned(), Node::from(json!(true))));
+        }
         routes.remove(0);
     }
     let routes = routes.into_iter().map(|each| route(each, constants));
@@ -76,22 +79,27 @@ fn virtual_host(host: Value, constants: &mut Constants) -> (String, Node) {
     (name, Node::Map(out))
 }
 
-/// The listener whose requests alone pass this route: all others get 421.
-fn listener(route: &Value) -> Option<String> {
+/// The listener whose requests pass this route, and whether those of the fallback certificate do too: all others get 421.
+fn listener(route: &Value) -> Option<(String, bool)> {
     let exact = "/match/headers/0/string_match/exact";
     let listener = route.pointer(exact)?.as_str()?.to_owned();
-    let misdirected = json!({
-        "match": {
-            "prefix": "/",
-            "headers": [{
+    let misdirected = |listeners: &[&str]| {
+        let headers = listeners.iter().map(|listener| {
+            json!({
                 "name": "x-sesame-listener",
                 "string_match": {"exact": listener},
                 "invert_match": true,
-            }],
-        },
-        "direct_response": {"status": 421},
-    });
-    (*route == misdirected).then_some(listener)
+            })
+        });
+        json!({
+            "match": {"prefix": "/", "headers": headers.collect::<Vec<_>>()},
+            "direct_response": {"status": 421},
+        })
+    };
+    if *route == misdirected(&[&listener]) {
+        return Some((listener, false));
+    }
+    (*route == misdirected(&[&listener, "*"])).then_some((listener, true))
 }
 
 fn route(route: Value, constants: &mut Constants) -> Node {

@@ -79,7 +79,7 @@ pub struct HttpProxyTls {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_validation: Option<Box<HttpProxyClientValidation>>,
     /// Whether the host is also served, with Sesame's fallback certificate, on connections whose TLS handshake names no
-    /// host or an unknown one. Not together with `clientValidation`, `authorization` and `jwtProviders`.
+    /// host or an unknown one. Not together with `clientValidation`, `passthrough` and `tcpproxy`.
     #[serde(default, skip_serializing_if = "is_default")]
     pub enable_fallback_certificate: bool,
 }

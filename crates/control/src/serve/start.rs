@@ -216,6 +216,7 @@ impl Serve {
         let watch_config = WatchConfig {
             namespaces: config.watch_namespaces.clone(),
             kinds: Kind::ALL.to_vec(),
+            fallback_certificate: config.ingress.fallback_certificate.clone(),
             ..WatchConfig::default()
         };
         spawner.tasks.spawn({

@@ -243,6 +243,7 @@ fn table_key(index: u8) -> RouteTableKey {
 fn plain_host(status: u16) -> VirtualHost {
     VirtualHost {
         listener: None,
+        fallback: false,
         auth: Box::default(),
         jwt: Box::default(),
         routes: vec![Arc::new(Route::respond_to_all(status))],
@@ -559,6 +560,7 @@ fn removing_all_rows_removes_all_resources() {
                 0,
                 here.then(|| VirtualHost {
                     listener: None,
+                    fallback: false,
                     auth: Box::default(),
                     jwt: Box::default(),
                     routes: vec![],

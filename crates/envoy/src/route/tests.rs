@@ -19,6 +19,7 @@ fn host_with(domain: &str, routes: Vec<Route>) -> pb::VirtualHost {
     };
     let host = VirtualHost {
         listener: None,
+        fallback: false,
         auth: Box::default(),
         jwt: Box::default(),
         routes: routes.into_iter().map(Arc::new).collect(),
@@ -422,6 +423,7 @@ fn redirects_use_the_ports_that_clients_see() {
         };
         let host = VirtualHost {
             listener: None,
+            fallback: false,
             auth: Box::default(),
             jwt: Box::default(),
             routes: vec![Arc::new(route(
@@ -534,24 +536,34 @@ fn requests_on_connections_of_other_listeners_are_misdirected() {
         table: table_key(),
         domain: "b.com".into(),
     };
-    let paths = |count: usize| {
+    let paths = |count: usize, fallback| {
         let paths = (0..count).map(|index| prefix(&format!("/{index}")));
         let routes = paths.map(|path| Arc::new(route(path, Action::Respond(200))));
         let host = VirtualHost {
             listener: Some("*.com".into()),
+            fallback,
             auth: Box::default(),
             jwt: Box::default(),
             routes: routes.collect(),
         };
         to_json(&virtual_host(&key, &host, &mut |port| port)).unwrap()
     };
-    let list = paths(2);
+    let list = paths(2, false);
     assert_eq!(list["routes"][0], misdirected);
-    let tree = &paths(100)["matcher"];
+    let tree = &paths(100, false)["matcher"];
     let first = "/action/typed_config/routes/0";
     assert_eq!(tree["on_no_match"].pointer(first), Some(&misdirected));
     let map = &tree["matcher_tree"]["prefix_match_map"]["map"];
     assert_eq!(map["/7"].pointer(first), Some(&misdirected));
+    let except = |listener: &str| {
+        json!({
+            "name": "x-sesame-listener", "string_match": {"exact": listener}, "invert_match": true,
+        })
+    };
+    assert_eq!(
+        paths(2, true)["routes"][0]["match"]["headers"],
+        json!([except("*.com"), except("*")])
+    );
 }
 
 proptest! {

@@ -34,7 +34,8 @@ pub fn virtual_host(
         .routes
         .iter()
         .map(|route| as_envoys(route, &mut origin));
-    let mut misdirected = host.listener.as_deref().map(misdirected);
+    let listener = host.listener.as_deref();
+    let mut misdirected = listener.map(|listener| misdirected(listener, host.fallback));
     let mut out = pb::VirtualHost {
         name: key.domain.to_string(),
         domains: vec![key.domain.to_string()],
@@ -130,20 +131,23 @@ pub(crate) fn reserved(table: &RouteTable, domain: &str) -> pb::VirtualHost {
         domains: vec![domain.to_owned()],
         routes: table
             .secure
-            .then(|| misdirected(domain))
+            .then(|| misdirected(domain, false))
             .into_iter()
             .collect(),
         ..Default::default()
     }
 }
 
-/// Requests on connections of listeners other than this one get 421, so that the client opens a connection for the
-/// host.
-fn misdirected(listener: &str) -> pb::Route {
+/// Requests on connections of listeners other than this one, and `*` with `fallback`, get 421, so that the client opens a
+/// connection for the host.
+fn misdirected(listener: &str, fallback: bool) -> pb::Route {
+    let accepted = [listener].into_iter().chain(fallback.then_some("*"));
     pb::Route {
         r#match: Some(pb::RouteMatch {
             path_specifier: Some(pb::route_match::PathSpecifier::Prefix("/".to_owned())),
-            headers: vec![differs(hcm::LISTENER_HEADER, listener)],
+            headers: accepted
+                .map(|listener| differs(hcm::LISTENER_HEADER, listener))
+                .collect(),
             ..Default::default()
         }),
         action: Some(respond(421)),

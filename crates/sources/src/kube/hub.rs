@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use sesame_api::{Kind, LiveStatus, Object, ObjectKey, Release, Serving};
+use sesame_api::{Kind, LiveStatus, NamespacedName, Object, ObjectKey, Release, Serving};
 
 use super::catalog::Availability;
 use super::error::RequestError;
@@ -125,6 +125,8 @@ pub(super) struct Hub {
     sent_absent: BTreeSet<Kind>,
     /// Whether [`WatchEvent::FleetOwnersKnown`] was sent.
     fleet_owners_known: bool,
+    /// A Secret that HTTPProxies refer to without naming it.
+    fallback_certificate: Option<ObjectKey>,
 }
 
 impl Hub {
@@ -145,6 +147,15 @@ impl Hub {
             absent: BTreeSet::new(),
             sent_absent: BTreeSet::new(),
             fleet_owners_known: false,
+            fallback_certificate: None,
+        }
+    }
+
+    /// The same, with [`WatchConfig::fallback_certificate`](super::WatchConfig::fallback_certificate).
+    pub(super) fn with_fallback_certificate(self, secret: Option<NamespacedName>) -> Self {
+        Self {
+            fallback_certificate: secret.map(|secret| secret.of_kind(Kind::Secret)),
+            ..self
         }
     }
 
@@ -247,6 +258,13 @@ impl Hub {
             }
             Update::Applied(object) => {
                 let mut referenced = sesame_api::references(&object);
+                if let Object::HTTPProxy(proxy) = &*object
+                    && proxy.fallback_tls().is_some()
+                    && let Some(secret) = &self.fallback_certificate
+                    && !referenced.contains(secret)
+                {
+                    referenced.push(secret.clone());
+                }
                 referenced.retain(|key| self.watched(key));
                 let outbox = &mut self.outbox;
                 self.references.upsert(*object, referenced, at, outbox);

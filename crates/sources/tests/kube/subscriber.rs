@@ -148,6 +148,7 @@ pub(crate) fn config(kinds: &[Kind], namespace: Option<&str>) -> WatchConfig {
             ..RetryDelays::default()
         },
         counters: Arc::default(),
+        ..WatchConfig::default()
     }
 }
 

@@ -119,7 +119,7 @@ fn virtual_host() -> Json {
             "maximumProtocolVersion",
             may(0.2, any_of(&["1.2", "1.3", "7"])),
         ),
-        ("enableFallbackCertificate", may(0.05, boolean())),
+        ("enableFallbackCertificate", may(0.3, boolean())),
         ("clientValidation", may(0.2, validation)),
     ]);
     let tls = prop_oneof![5 => terminate, 1 => just(json!({"passthrough": true}))];

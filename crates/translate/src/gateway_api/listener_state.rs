@@ -119,6 +119,7 @@ pub(crate) fn attach_points(
             kinds: listener.kinds.clone(),
             namespaces: listener.namespaces.clone(),
             checks: listener.checks.is_some(),
+            fallback: false,
         }
     };
     AttachPoints {

@@ -9,8 +9,9 @@ use sesame_model::{CertificateKey, ClusterKey};
 use super::findings::{About, Finding, Findings};
 use super::route::{self, OwnRoute};
 use super::tcp::{self, TcpTargets};
-use super::{clients, host, includes, jwt};
+use super::{clients, fallback, host, includes, jwt};
 use crate::inputs::Inputs;
+use crate::settings::Settings;
 use crate::shared::default_fleet::Sources;
 use crate::shared::jwks::JwksEntry;
 
@@ -21,6 +22,8 @@ pub(crate) struct References {
     pub(super) clusters: Box<[ClusterKey]>,
     /// The certificate of its host.
     pub(super) certificate: Option<CertificateKey>,
+    /// The fallback certificate, if it enables that.
+    pub(super) fallback: Option<CertificateKey>,
     /// The CA certificates that verify its clients.
     pub(super) clients: Option<CertificateKey>,
     /// The lists of its clients' revoked certificates.
@@ -30,7 +33,12 @@ pub(crate) struct References {
 }
 
 /// Reads what an HTTPProxy refers to.
-pub(super) fn references(reader: &mut Reader<'_>, inputs: Inputs, proxy: &HTTPProxy) -> References {
+pub(super) fn references(
+    reader: &mut Reader<'_>,
+    inputs: Inputs,
+    settings: &Settings,
+    proxy: &HTTPProxy,
+) -> References {
     // The fragment has the findings.
     let scratch = &mut Findings::default();
     let mut clusters = Vec::new();
@@ -52,6 +60,7 @@ pub(super) fn references(reader: &mut Reader<'_>, inputs: Inputs, proxy: &HTTPPr
     References {
         clusters: clusters.into(),
         certificate: host::certificate(proxy),
+        fallback: fallback::certificate(settings, proxy),
         clients: clients::authorities(proxy),
         revoked: clients::revoked(proxy),
         jwks: jwt::entries(proxy).collect(),

@@ -8,10 +8,9 @@ use sesame_model::{CertificateKey, Cors, SourceFilter, Termination, TlsVersion, 
 
 use super::authorization::{self, HostAuth};
 use super::findings::{About, Finding, Findings};
-use super::{access, clients, cors, jwt, secrets, unsupported};
+use super::{access, clients, cors, fallback, jwt, secrets, unsupported};
 use crate::inputs::Inputs;
 use crate::settings::Settings;
-use crate::shared::certificates::CertificateState;
 use crate::shared::default_fleet::{self, Sources};
 use crate::shared::listeners::{ListenerPoint, Protocol};
 use crate::shared::precedence::{Seniority, Source};
@@ -106,6 +105,8 @@ pub(super) struct Host {
     /// Whether a field that applies to all requests is invalid or not supported, so that nothing is served.
     pub(super) refused: bool,
     pub(super) tls: HostTls,
+    /// The fallback certificate, if the host is also served on connections with it.
+    pub(super) fallback: Option<CertificateKey>,
     pub(super) cors: Option<Arc<Cors>>,
     pub(super) sources: Option<SourceFilter>,
     /// The issuers of JSON Web Tokens.
@@ -155,13 +156,11 @@ impl Host {
             HostTls::Served(_) => (Protocol::Https, false),
             HostTls::Forwarded(termination) => (Protocol::Tls, termination.is_none()),
         };
-        Some(default_fleet::tls_listener(
-            settings,
-            owner,
-            &self.fqdn,
-            protocol,
-            passthrough,
-        ))
+        let point = default_fleet::tls_listener(settings, owner, &self.fqdn, protocol, passthrough);
+        Some(ListenerPoint {
+            fallback: self.fallback.is_some(),
+            ..point
+        })
     }
 
     /// How TLS is terminated.
@@ -179,6 +178,7 @@ impl Host {
 pub(super) fn read(
     reader: &mut Reader<'_>,
     of: (Inputs, Sources),
+    fallbacks: fallback::Certificates,
     proxy: &HTTPProxy,
     root: &Root,
 ) -> Option<Host> {
@@ -207,6 +207,7 @@ pub(super) fn read(
             }
         }
     }
+    let fallback = fallback::read(reader, (of.0, fallbacks), proxy, &tls, &mut findings);
     let verifies = matches!(tls, HostTls::Served(_))
         || (tls == HostTls::Invalid && proxy.spec.tcp_proxy.is_none());
     let jwt = jwt::read(reader, of, proxy, verifies, &mut findings);
@@ -214,6 +215,7 @@ pub(super) fn read(
         fqdn: Arc::clone(&root.fqdn),
         refused: findings.refusals() > 0,
         tls,
+        fallback,
         cors,
         sources,
         jwt,
@@ -296,13 +298,13 @@ fn usable(
     };
     let about = (About::CERTIFICATE, field.as_str(), name);
     let certificate = secrets::permitted(reader, inputs, &proxy.meta.namespace, about, findings)?;
-    let message = match reader.get(sources.certificates, &certificate).as_deref() {
-        Some(CertificateState::Valid { .. }) => return Some(certificate),
-        Some(CertificateState::Invalid(reason)) => format!("Secret {certificate} {reason}"),
-        Some(CertificateState::Missing) | None => format!("Secret {certificate} does not exist"),
-    };
-    findings.error(About::CERTIFICATE, &field, message);
-    None
+    match secrets::certificate(reader, sources.certificates, &certificate) {
+        Ok(()) => Some(certificate),
+        Err(message) => {
+            findings.error(About::CERTIFICATE, &field, message);
+            None
+        }
+    }
 }
 
 /// The versions of TLS; `None` for the default.

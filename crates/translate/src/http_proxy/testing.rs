@@ -69,11 +69,13 @@ impl World {
     /// Replaces the settings of Ingresses and HTTPProxies.
     pub(super) fn set(&mut self, ingress: IngressSettings) {
         let mut batch = Batch::new();
+        let inputs = self.pipeline.inputs;
+        let settings = self.engine.get(inputs.settings, &()).expect("settings");
         let settings = Settings {
             ingress,
-            ..Settings::new(Mode::Managed)
+            ..Settings::clone(&settings)
         };
-        self.pipeline.inputs.set_settings(&mut batch, settings);
+        inputs.set_settings(&mut batch, settings);
         self.engine.commit(batch);
     }
 
@@ -223,6 +225,13 @@ impl World {
             }
         }
         text
+    }
+
+    /// The hosts that are served on connections with the fallback certificate.
+    pub(super) fn with_fallback(&self) -> Vec<String> {
+        let hosts = self.engine.iter(self.pipeline.outputs.virtual_hosts);
+        let hosts = hosts.filter(|(_, host)| host.fallback);
+        hosts.map(|(key, _)| key.domain.to_string()).collect()
     }
 
     /// The clusters that are sent.

@@ -9,16 +9,8 @@ const LATER: &str = "is not supported yet; until it is, or the field is removed,
 
 /// Refuses unsupported fields of a host, which affect all its routes.
 pub(super) fn of_host(field: &str, host: &HttpProxyVirtualHost, findings: &mut Findings) {
-    let tls = host.tls.as_deref();
     let global = host.rate_limit_policy.as_deref();
-    for (used, type_, name) in [
-        (global.is_some(), "VirtualHostError", "rateLimitPolicy"),
-        (
-            tls.is_some_and(|tls| tls.enable_fallback_certificate),
-            "TLSError",
-            "tls.enableFallbackCertificate",
-        ),
-    ] {
+    for (used, type_, name) in [(global.is_some(), "VirtualHostError", "rateLimitPolicy")] {
         refuse(used, type_, &format!("{field}.{name}"), findings);
     }
 }

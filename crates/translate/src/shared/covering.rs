@@ -52,6 +52,11 @@ impl<'a> Covering<'a> {
             .filter(|point| !isolated(point, self.points(), self.domain))
     }
 
+    /// The listener for connections whose server name has no listener of its own.
+    pub(crate) fn any_host(&self) -> Option<&ListenerPoint> {
+        self.points().find(|point| *point.domain == *hostname::ANY)
+    }
+
     fn points(&self) -> impl Iterator<Item = &ListenerPoint> {
         self.owners.iter().flat_map(|(domain, points)| {
             let on_port = points.serving_on(self.port);

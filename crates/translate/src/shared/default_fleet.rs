@@ -147,6 +147,23 @@ pub(crate) fn tls_listener(
     )
 }
 
+/// The listener of TLS connections that name no host or an unknown one. It belongs to the Secret with its certificate.
+pub(crate) fn fallback_listener(settings: &Settings, secret: &ObjectKey) -> ListenerPoint {
+    debug_assert_eq!(secret.kind, Kind::Secret);
+    tls_listener(
+        settings,
+        secret,
+        &hostname::ANY.into(),
+        Protocol::Https,
+        false,
+    )
+}
+
+/// Whether a listener is that of [`fallback_listener`].
+pub(crate) fn is_fallback(point: &ListenerPoint) -> bool {
+    point.listener.id.owner.kind == Kind::Secret
+}
+
 /// The listeners of an object.
 pub(crate) fn attach_points(settings: &Settings, listeners: Vec<ListenerPoint>) -> AttachPoints {
     AttachPoints {
@@ -171,6 +188,7 @@ fn point(
         kinds: Vec::new(),
         namespaces: AllowedNamespaces::None,
         checks: false,
+        fallback: false,
     }
 }
 

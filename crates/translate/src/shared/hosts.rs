@@ -20,6 +20,7 @@ use crate::problem::Problem;
 use crate::shared::client_certificates::{self, ClientCertificates};
 use crate::shared::connections::ChainKey;
 use crate::shared::covering::{Covering, PointsByDomain};
+use crate::shared::default_fleet;
 use crate::shared::hostname;
 use crate::shared::listeners::{
     ListenerChecks, ListenerId, ListenerPoint, ListenerRef, RequestChecks,
@@ -237,6 +238,7 @@ pub(crate) fn virtual_host(
     let routes = routes(&objects, &listeners);
     let mut host = VirtualHost {
         listener: (listener.protocol.is_tls()).then(|| Arc::clone(&listener.domain)),
+        fallback: listener.fallback && covering.any_host().is_some_and(default_fleet::is_fallback),
         auth: Box::default(),
         jwt: providers(&objects, &routes).into(),
         routes: client_certificates::of_routes(reader, certificates, &port.fleet, routes),

@@ -63,6 +63,8 @@ pub struct ListenerPoint {
     pub namespaces: AllowedNamespaces,
     /// True if it has [`RequestChecks`].
     pub checks: bool,
+    /// True if its host is also served on connections with the [fallback certificate](super::default_fleet::is_fallback).
+    pub fallback: bool,
 }
 
 impl ListenerPoint {

@@ -283,16 +283,10 @@ fn unsupported_fields_fail_closed() {
         );
     }
     refused("services: [{name: one, port: 80, cookieRewritePolicies: [{name: a, secure: true}]}]");
-    for (field, name) in [
-        (
-            "rateLimitPolicy: {local: {requests: 1, unit: second}}",
-            "rateLimitPolicy",
-        ),
-        (
-            "tls: {enableFallbackCertificate: true}",
-            "tls.enableFallbackCertificate",
-        ),
-    ] {
+    for (field, name) in [(
+        "rateLimitPolicy: {local: {requests: 1, unit: second}}",
+        "rateLimitPolicy",
+    )] {
         let world = World::with(&[(
             "a",
             &format!(

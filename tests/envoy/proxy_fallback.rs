@@ -1,0 +1,181 @@
+//! The fallback certificate of HTTPProxies: connections that name no host, or an unknown one.
+
+use std::net::SocketAddr;
+
+use anyhow::Result;
+use sesame_testkit::certs::Identity;
+use sesame_testkit::client::{Connect, Connection, Request};
+use sesame_testkit::jwt::Issuer;
+
+use crate::harness::{DefaultFleet, backends, certificate, eventually, has_certificate, listening};
+use crate::proxy_clients::secret;
+
+const OLD: &str = "old.fallback.test";
+const NEW: &str = "new.fallback.test";
+
+fn of(name: &str, names: &[&str]) -> String {
+    let identity = Identity::self_signed(names).expect("a certificate");
+    certificate(name, &identity)
+}
+
+/// An HTTPProxy whose requests go to the backend `a`.
+fn proxy(name: &str, host: &str) -> String {
+    format!(
+        "apiVersion: projectsesame.io/v1\nkind: HTTPProxy\nmetadata: {{name: {name}}}\nspec:\n  \
+         virtualhost: {{{host}}}\n  routes: [{{services: [{{name: a, port: 80}}]}}]\n---\n"
+    )
+}
+
+fn with_tls(name: &str, fqdn: &str, fields: &str) -> String {
+    proxy(
+        name,
+        &format!("fqdn: '{fqdn}', tls: {{secretName: front{fields}}}"),
+    )
+}
+
+/// The status of a response on a connection, and of 200 only from the backend.
+async fn status(connection: &mut Connection, host: &str) -> u16 {
+    // A client can't choose the listener.
+    let request = Request::get(host, "/").header("x-sesame-listener", "*");
+    let response = connection.send(&request).await.expect("a response");
+    assert_eq!(response.status == 200, response.backend() == "a");
+    response.status.as_u16()
+}
+
+/// Waits until connections without a server name have a certificate for this name, and are served.
+async fn has_fallback(address: SocketAddr, name: &str) {
+    eventually(&format!("the certificate is {name}"), async || {
+        let mut connection = Connect::tls("").open(address).await?;
+        anyhow::ensure!(has_certificate(&connection, name), "it is another one");
+        let found = status(&mut connection, "web.example.com").await;
+        anyhow::ensure!(found == 200, "{found}");
+        Ok(())
+    })
+    .await;
+}
+
+async fn open(server_name: &str, address: SocketAddr) -> Result<Connection> {
+    Connect::tls(server_name).h2().open(address).await
+}
+
+#[tokio::test]
+async fn connections_without_a_known_host_reach_the_hosts_that_enable_the_fallback_certificate() {
+    let (_backends, services) = backends(&["a"]).await;
+    let issuer = Issuer::new().expect("a key");
+    let enabled = ", enableFallbackCertificate: true";
+    let web = with_tls("web", "web.example.com", enabled);
+    let old = of("fallback", &[OLD]);
+    let objects = services
+        + &of("front", &["*.example.com"])
+        + &old
+        + &secret("keys", &[("keys", &issuer.jwks())])
+        + &web
+        + &with_tls("wide", "*.wide.example.com", enabled)
+        + &with_tls("narrow", "narrow.wide.example.com", "")
+        + &with_tls("other", "other.example.com", "")
+        + &with_tls("covering", "*.covering.example.com", "")
+        + &proxy("plain", "fqdn: plain.example.com")
+        + &proxy(
+            "tokens",
+            "fqdn: tokens.example.com, tls: {secretName: front, enableFallbackCertificate: true}, jwtProviders: \
+             [{name: one, default: true, localJWKS: {secretName: keys, key: keys}}]",
+        );
+    let arguments = ["--fallback-certificate", "default/fallback"];
+    let started = DefaultFleet::start("HTTPProxy", &objects, &arguments).await;
+    let address = started.https;
+    listening(address).await;
+    has_fallback(address, OLD).await;
+    for (server_name, fallback, expected) in [
+        (
+            "",
+            true,
+            &[
+                ("web.example.com", 200),
+                ("web.example.com:443", 200),
+                ("x.wide.example.com", 200),
+                ("x.y.wide.example.com", 404),
+                ("narrow.wide.example.com", 421),
+                ("other.example.com", 421),
+                ("x.covering.example.com", 421),
+                ("plain.example.com", 404),
+                ("unknown.example.com", 404),
+                ("tokens.example.com", 401),
+            ][..],
+        ),
+        (
+            "unknown.example.com",
+            true,
+            &[
+                ("web.example.com", 200),
+                ("other.example.com", 421),
+                ("unknown.example.com", 404),
+            ],
+        ),
+        (
+            "web.example.com",
+            false,
+            &[
+                ("web.example.com", 200),
+                ("x.wide.example.com", 421),
+                ("unknown.example.com", 421),
+            ],
+        ),
+        (
+            "other.example.com",
+            false,
+            &[("other.example.com", 200), ("web.example.com", 421)],
+        ),
+        (
+            "x.covering.example.com",
+            false,
+            &[("x.covering.example.com", 200), ("web.example.com", 421)],
+        ),
+    ] {
+        let mut connection = open(server_name, address).await.expect("a handshake");
+        let found = has_certificate(&connection, OLD);
+        assert_eq!(found, fallback, "certificate for {server_name:?}");
+        for (host, expected) in expected {
+            let found = status(&mut connection, host).await;
+            assert_eq!(
+                found, *expected,
+                "{host} on a connection for {server_name:?}"
+            );
+        }
+    }
+
+    // A new certificate closes no connections.
+    let mut other = open("other.example.com", address)
+        .await
+        .expect("a handshake");
+    let mut unnamed = open("", address).await.expect("a handshake");
+    let objects = objects.replace(&old, &of("fallback", &[NEW]));
+    started.sesame.folder().replace("all.yaml", &objects);
+    has_fallback(address, NEW).await;
+    assert_eq!(status(&mut unnamed, "web.example.com").await, 200);
+
+    // A host that no longer enables it isn't reachable, even on open connections.
+    let without = objects.replace(&web, &with_tls("web", "web.example.com", ""));
+    started.sesame.folder().replace("all.yaml", &without);
+    eventually("the host is not reachable", async || {
+        let found = status(&mut unnamed, "web.example.com").await;
+        anyhow::ensure!(found == 421, "{found}");
+        Ok(())
+    })
+    .await;
+    assert_eq!(status(&mut unnamed, "x.wide.example.com").await, 200);
+
+    // Without any such host, the connections are closed. Others stay open.
+    let none = without.replace(enabled, "");
+    started.sesame.folder().replace("all.yaml", &none);
+    eventually("connections without a server name are closed", async || {
+        let opened = open("", address).await;
+        anyhow::ensure!(opened.is_err(), "a handshake");
+        Ok(())
+    })
+    .await;
+    assert_eq!(status(&mut other, "other.example.com").await, 200);
+    assert_eq!(status(&mut other, "unknown.example.com").await, 404);
+    started.sesame.folder().replace("all.yaml", &objects);
+    has_fallback(address, NEW).await;
+    assert_eq!(status(&mut other, "other.example.com").await, 200);
+}
