@@ -10,12 +10,12 @@ use sesame_envoy::{ShardLookup, to_json};
 use sesame_fleet::local::binary;
 use sesame_model::{
     Action, BackendName, Balancing, Chain, ChainTarget, Cluster, ClusterKey, ClusterPolicy,
-    ConnectionLimits, ConnectionSettings, CrossScheme, DirectResponse, Discovery, Endpoint,
-    Endpoints, FleetId, Forward, ForwardOptions, HashOf, HashPolicy, HeaderChanges, HeaderLists,
-    HeaderMatch, HealthCheck, HttpCheck, InternalRedirects, Listener, ListenerKey, PathMatch,
-    PathRewrite, Port, Protocol, QueryMatch, RateLimit, Retry, Route, RoutePolicy, RouteTable,
-    RouteTableKey, SlowStart, SourceFilter, SourceRange, Target, TextMatch, TextPosition,
-    ValueMatch, VirtualHost, VirtualHostKey, WeightedTarget,
+    ConnectionLimits, ConnectionSettings, CookieChange, CrossScheme, DirectResponse, Discovery,
+    Endpoint, Endpoints, FleetId, Forward, ForwardOptions, HashOf, HashPolicy, HeaderChanges,
+    HeaderLists, HeaderMatch, HealthCheck, HttpCheck, InternalRedirects, Listener, ListenerKey,
+    PathMatch, PathRewrite, Port, Protocol, QueryMatch, RateLimit, Retry, Route, RoutePolicy,
+    RouteTable, RouteTableKey, SlowStart, SourceFilter, SourceRange, Target, TextMatch,
+    TextPosition, ValueMatch, VirtualHost, VirtualHostKey, WeightedTarget,
 };
 
 fn settings(balancing: Balancing, slow_start: bool) -> ConnectionSettings {
@@ -177,6 +177,13 @@ fn forwarding(cluster: &ClusterKey) -> Route {
                 cross_scheme: CrossScheme::SafeOnly,
                 deny_repeated: true,
             }),
+            cookies: Box::new([Arc::new([CookieChange {
+                name: "session".into(),
+                path: Some("/100%".into()),
+                domain: Some("example.com".into()),
+                secure: Some(true),
+                same_site: Some("Lax"),
+            }])]),
         })),
     }));
     route.policy = Some(Arc::new(RoutePolicy {
@@ -233,11 +240,13 @@ fn every_term_of_the_model_is_valid() {
         routes: vec![Arc::new(forwarding(&balanced)), Arc::new(answer)],
     };
     let hosts = [sesame_envoy::virtual_host(&host, &routes, &mut |port| port)];
+    let scripted = true;
     let rules = RouteTable {
         reserved: Vec::new(),
         secure: false,
     };
-    let routes = to_json(&sesame_envoy::route_table(&table, &rules, hosts)).expect("a known type");
+    let routes =
+        to_json(&sesame_envoy::route_table(&table, &rules, hosts, scripted)).expect("a known type");
     let port = ListenerKey {
         fleet: FleetId::Default,
         port: Port::tcp(80),

@@ -30,6 +30,7 @@ mod on_demand;
 mod paths;
 mod pods;
 mod proxy_clients;
+mod proxy_cookies;
 mod proxy_fallback;
 mod proxy_tokens;
 mod redirects;

@@ -12,6 +12,7 @@ use std::time::Duration;
 use envoy_types::pb::envoy::config::core::v3 as core;
 use envoy_types::pb::envoy::extensions::filters::http::composite::v3::Composite;
 use envoy_types::pb::envoy::extensions::filters::http::cors::v3::Cors;
+use envoy_types::pb::envoy::extensions::filters::http::lua::v3::Lua;
 use envoy_types::pb::envoy::extensions::filters::http::rbac::v3::Rbac;
 use envoy_types::pb::envoy::extensions::filters::http::router::v3::Router;
 use envoy_types::pb::envoy::extensions::filters::http::set_filter_state::v3 as set_filter_state;
@@ -42,6 +43,10 @@ pub(crate) const JWT_PROVIDER: &str = "jwt.provider";
 pub(crate) const JWT: &str = "jwt";
 /// The session persistence filter; routes enable it.
 pub(crate) const STATEFUL_SESSION: &str = "envoy.filters.http.stateful_session";
+/// The filter that sets which cookies of a response change; targets enable it.
+pub(crate) const COOKIE_CHANGES: &str = "cookies.changes";
+/// The filter that changes cookies; route tables enable it.
+pub(crate) const COOKIES: &str = "cookies";
 
 /// Idle timeout of a stream. Envoy's default of five minutes would cut off idle WebSockets, and slow responses on
 /// routes without a timeout.
@@ -187,7 +192,8 @@ pub(crate) fn host_auth(place: usize) -> String {
 }
 
 /// HTTP filters, in order. Preflight requests are answered whatever the limits on requests: browsers would report a
-/// rejected one as a CORS error. The limits come before authorization, which costs more.
+/// rejected one as a CORS error. The limits come before authorization, which costs more. Responses pass through in the
+/// opposite order: backends' cookies change before the gateway adds its own.
 fn filters() -> Vec<pb::HttpFilter> {
     let of_hosts = (0..MAX_HOST_AUTH).map(host_auth);
     let of_hosts = of_hosts.map(|name| filter(&name, Composite::default(), true));
@@ -203,6 +209,8 @@ fn filters() -> Vec<pb::HttpFilter> {
     let with_context = with_context.map(|of| filter(&of.name(), of.config(), true));
     let last = [
         filter(STATEFUL_SESSION, StatefulSession::default(), true),
+        filter(COOKIE_CHANGES, set_filter_state::Config::default(), true),
+        filter(COOKIES, Lua::default(), true),
         filter(
             "envoy.filters.http.router",
             Router {

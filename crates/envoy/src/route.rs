@@ -7,6 +7,7 @@
 //! all routes are in the table, and a route sets only fields that differ from Envoy's defaults.
 
 mod auth;
+mod cookies;
 mod cors;
 mod forward;
 mod headers;
@@ -21,8 +22,9 @@ mod tree;
 mod virtual_host;
 
 pub(crate) use auth::ContextFilter;
+pub(crate) use cookies::changes_cookies;
 pub(crate) use policy::no_rate;
-pub(crate) use virtual_host::{reserved, scope, shard_tail, table_head, table_tail};
+pub(crate) use virtual_host::{reserved, scope, script, shard_tail, table_head, table_tail};
 pub use virtual_host::{route_table, virtual_host};
 
 #[cfg(test)]

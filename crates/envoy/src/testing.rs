@@ -126,6 +126,16 @@ pub(crate) fn cookie() -> Session {
     }
 }
 
+pub(crate) fn cookie_change() -> CookieChange {
+    CookieChange {
+        name: "session".into(),
+        path: Some("/a%b".into()),
+        domain: None,
+        secure: Some(false),
+        same_site: Some("Lax"),
+    }
+}
+
 pub(crate) fn auth(protocol: AuthProtocol) -> ExternalAuth {
     ExternalAuth {
         cluster: cluster_key("auth"),
@@ -185,23 +195,33 @@ fn any_action() -> impl Strategy<Value = Action> {
         prop::option::of(0..5000u64),
         prop::option::of(0..5000u64),
         prop::option::of(0..4u32),
+        any::<bool>(),
     )
-        .prop_map(|(targets, path_rewrite, timeout, try_timeout, attempts)| {
-            Action::Forward(Box::new(Forward {
-                path_rewrite,
-                timeout: timeout.map(Duration::from_millis),
-                try_timeout: try_timeout.map(Duration::from_millis),
-                retry: attempts.map(|attempts| {
-                    Box::new(Retry {
-                        attempts,
-                        on: vec![],
-                        codes: vec![500, 503],
-                        backoff: timeout.map(Duration::from_micros),
-                    })
-                }),
-                ..forward(targets)
-            }))
-        });
+        .prop_map(
+            |(targets, path_rewrite, timeout, try_timeout, attempts, with_cookies)| {
+                let cookies = targets.iter().map(|_| [cookie_change()].into());
+                Action::Forward(Box::new(Forward {
+                    options: with_cookies.then(|| {
+                        Box::new(ForwardOptions {
+                            cookies: cookies.collect(),
+                            ..Default::default()
+                        })
+                    }),
+                    path_rewrite,
+                    timeout: timeout.map(Duration::from_millis),
+                    try_timeout: try_timeout.map(Duration::from_millis),
+                    retry: attempts.map(|attempts| {
+                        Box::new(Retry {
+                            attempts,
+                            on: vec![],
+                            codes: vec![500, 503],
+                            backoff: timeout.map(Duration::from_micros),
+                        })
+                    }),
+                    ..forward(targets)
+                }))
+            },
+        );
     let redirect = (
         prop::option::of(prop_oneof![Just("http"), Just("https")]),
         prop::option::of(word()),

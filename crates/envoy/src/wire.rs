@@ -12,7 +12,11 @@ use std::time::Duration;
 
 use envoy_types::pb::envoy::config::common::mutation_rules::v3::{HeaderMutation, header_mutation};
 use envoy_types::pb::envoy::config::core::v3 as core;
-use envoy_types::pb::envoy::config::route::v3::{Route, RouteConfiguration, VirtualHost};
+use envoy_types::pb::envoy::config::route::v3::route::Action;
+use envoy_types::pb::envoy::config::route::v3::route_action::ClusterSpecifier;
+use envoy_types::pb::envoy::config::route::v3::{
+    Route, RouteAction, RouteConfiguration, VirtualHost, WeightedCluster,
+};
 use envoy_types::pb::envoy::extensions::filters::common::set_filter_state::v3::{
     FilterStateValue, filter_state_value,
 };
@@ -46,8 +50,16 @@ const MATCHER_TREE: u32 = 2;
 const TREE_PREFIXES: u32 = 3;
 /// Field number of `MatchMap.map`.
 const MAP_ENTRIES: u32 = 1;
+/// Field number of `Route.route`.
+const ROUTE_ACTION: u32 = 2;
 /// Field number of `Route.typed_per_filter_config`.
 const ROUTE_FILTERS: u32 = 13;
+/// Field number of `RouteAction.weighted_clusters`.
+const ACTION_WEIGHTED: u32 = 3;
+/// Field number of `WeightedCluster.clusters`.
+const WEIGHTED_CLUSTERS: u32 = 1;
+/// Field number of `WeightedCluster.ClusterWeight.typed_per_filter_config`.
+const CLUSTER_FILTERS: u32 = 10;
 /// Field number of `ExtAuthzPerRoute.check_settings`.
 const CHECK_OF_ROUTE: u32 = 2;
 /// Field number of `CheckSettings.context_extensions`.
@@ -165,8 +177,45 @@ pub(crate) fn route_list(routes: Vec<Route>) -> Vec<u8> {
 
 fn route(mut route: Route) -> Vec<u8> {
     let filters = std::mem::take(&mut route.typed_per_filter_config);
+    let action = match route.action.take() {
+        Some(Action::Route(action)) => Some(route_action(action)),
+        other => {
+            route.action = other;
+            None
+        }
+    };
     let mut out = route.encode_to_vec();
+    if let Some(action) = action {
+        delimited(ROUTE_ACTION, &action, &mut out);
+    }
     map(ROUTE_FILTERS, filters, &mut out);
+    out
+}
+
+fn route_action(mut action: RouteAction) -> Vec<u8> {
+    let weighted = match action.cluster_specifier.take() {
+        Some(ClusterSpecifier::WeightedClusters(weighted)) => Some(weighted_clusters(weighted)),
+        other => {
+            action.cluster_specifier = other;
+            None
+        }
+    };
+    let mut out = action.encode_to_vec();
+    if let Some(weighted) = weighted {
+        delimited(ACTION_WEIGHTED, &weighted, &mut out);
+    }
+    out
+}
+
+fn weighted_clusters(mut weighted: WeightedCluster) -> Vec<u8> {
+    let clusters = std::mem::take(&mut weighted.clusters);
+    let mut out = weighted.encode_to_vec();
+    for mut cluster in clusters {
+        let filters = std::mem::take(&mut cluster.typed_per_filter_config);
+        let mut bytes = cluster.encode_to_vec();
+        map(CLUSTER_FILTERS, filters, &mut bytes);
+        delimited(WEIGHTED_CLUSTERS, &bytes, &mut out);
+    }
     out
 }
 

@@ -70,8 +70,8 @@ pub use route::{
     ValueMatch, VirtualHost, VirtualHostKey, WeightedTarget,
 };
 pub use route_policy::{
-    CrossScheme, ForwardOptions, HashOf, HashPolicy, InternalRedirects, RateLimit, RoutePolicy,
-    SourceFilter, SourceRange,
+    CookieChange, CrossScheme, ForwardOptions, HashOf, HashPolicy, InternalRedirects, RateLimit,
+    RoutePolicy, SourceFilter, SourceRange,
 };
 pub use tls::{
     Certificate, CertificateKey, TlsPolicyKey, TlsVersion, TlsVersions, TrustBundle, TrustBundleKey,

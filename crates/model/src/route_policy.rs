@@ -15,6 +15,24 @@ pub struct ForwardOptions {
     pub hash: Vec<HashPolicy>,
     /// Follows redirects of the backend instead of passing them on; `None`: never.
     pub internal_redirects: Option<InternalRedirects>,
+    /// The changes to cookies that a target sets, for each of the targets; or empty.
+    pub cookies: Box<[Arc<[CookieChange]>]>,
+}
+
+/// Changes to the attributes of a cookie that a response sets (RFC 6265, section 4.1). `None` leaves an attribute as it
+/// is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CookieChange {
+    /// The name of the cookie, case-sensitive: a token. Names are unique in a list.
+    pub name: Arc<str>,
+    /// `Path`. Not empty; ASCII without control characters and semicolons.
+    pub path: Option<Arc<str>>,
+    /// `Domain`, with the same characters.
+    pub domain: Option<Arc<str>>,
+    /// Whether there is a `Secure`.
+    pub secure: Option<bool>,
+    /// `SameSite`: `Strict`, `Lax` or `None`.
+    pub same_site: Option<&'static str>,
 }
 
 /// A part of a request that selects an endpoint.

@@ -10,6 +10,7 @@ mod balancing;
 mod class;
 mod clients;
 mod conditions;
+mod cookies;
 mod cors;
 pub(crate) mod extensions;
 mod fallback;

@@ -6,8 +6,9 @@ use super::{Constants, Fields};
 use crate::yaml::Node;
 
 /// The filters that only checked hosts enable.
-const OF_CHECKED_HOSTS: [&str; 4] = [
+const OF_CHECKED_HOSTS: [&str; 5] = [
     "auth.route",
+    "cookies.changes",
     "envoy.filters.http.cors",
     "envoy.filters.http.stateful_session",
     "jwt.provider",

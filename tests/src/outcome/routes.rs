@@ -45,6 +45,11 @@ fn one(table: Value, other: Option<&Value>, constants: &mut Constants) -> Node {
     if !constants.is(constant, &options) {
         out.push(("options".to_owned(), Node::from(options)));
     }
+    if let Some(filters) = fields.take("typed_per_filter_config")
+        && !constants.is("filters of a route table", &filters)
+    {
+        out.push(("filters".to_owned(), Node::from(filters)));
+    }
     fields.rest(&mut out);
     Node::Map(out)
 }

@@ -13,11 +13,13 @@ use std::sync::Arc;
 use prost::Message;
 use prost::bytes::Bytes;
 use sesame_engine::{Change, Commit};
-use sesame_model::{ChainTarget, FleetId, Listener, ListenerKey, Port, RouteTable, RouteTableKey};
+use sesame_model::{
+    ChainTarget, FleetId, Listener, ListenerKey, Port, RouteTable, RouteTableKey, VirtualHostKey,
+};
 
 use super::on_demand::OnDemand;
 use super::{ResourceChange, bytes};
-use crate::route::{reserved, scope, shard_tail, table_head, table_tail};
+use crate::route::{changes_cookies, reserved, scope, script, shard_tail, table_head, table_tail};
 use crate::shard::{SHARDS, ShardLookup, is_everywhere, shard};
 use crate::{Encoded, Inputs, Sharding, listener, names, wire};
 
@@ -40,6 +42,8 @@ pub(super) struct Tables {
     tail: Bytes,
     /// The bytes after a shard's hosts.
     shard_tail: Bytes,
+    /// The bytes after these if one of the hosts changes cookies.
+    script: Bytes,
     tables: BTreeMap<RouteTableKey, Table>,
     listeners: BTreeMap<ListenerKey, Arc<Listener>>,
     pub(super) on_demand: OnDemand,
@@ -55,6 +59,8 @@ struct Table {
     reserved: BTreeSet<(u32, Arc<str>)>,
     /// Hosts by shard and domain.
     hosts: BTreeMap<(u32, Arc<str>), Bytes>,
+    /// The hosts that change cookies.
+    scripted: BTreeSet<(u32, Arc<str>)>,
     /// Number of reserved domains in [`EVERYWHERE`].
     reserved_everywhere: usize,
     /// Number of hosts in [`EVERYWHERE`].
@@ -85,6 +91,7 @@ impl Tables {
             sharding,
             tail: table_tail().encode_to_vec().into(),
             shard_tail: shard_tail().encode_to_vec().into(),
+            script: script().encode_to_vec().into(),
             tables: BTreeMap::new(),
             listeners: BTreeMap::new(),
             on_demand: OnDemand::default(),
@@ -197,6 +204,18 @@ impl Tables {
             let touched = table.replace(change.value().cloned(), self.sharding);
             out.insert(key.clone(), (touched, before));
         }
+        for (key, change) in commit.changes(inputs.virtual_hosts) {
+            let table = self.tables.entry(key.table.clone()).or_default();
+            let shard = shard_of(self.sharding, &key.domain);
+            let host = (shard, key.domain.clone());
+            let changed = match change.value().is_some_and(|host| changes_cookies(host)) {
+                true => table.scripted.insert(host),
+                false => table.scripted.remove(&host),
+            };
+            if changed {
+                touch(&mut out, key, table, shard);
+            }
+        }
         for (key, change) in commit.changes(encoded.virtual_hosts) {
             let table = self.tables.entry(key.table.clone()).or_default();
             let shard = shard_of(self.sharding, &key.domain);
@@ -209,11 +228,7 @@ impl Tables {
                 table.hosts_everywhere += usize::from(after);
                 table.hosts_everywhere -= usize::from(before);
             }
-            let there = table.table.is_some();
-            let touched = out
-                .entry(key.table.clone())
-                .or_insert_with(|| (Touched::none(), there));
-            touched.0.add(shard);
+            touch(&mut out, key, table, shard);
         }
         out
     }
@@ -402,6 +417,9 @@ impl Table {
                 )
             })
             .collect();
+        let scripted = ranges
+            .clone()
+            .any(|range| self.scripted.range(range).next().is_some());
         let hosts = ranges.flat_map(|range| self.hosts.range(range));
         let hosts = hosts.map(|((_, domain), host)| (&**domain, host));
         let mut hosts: Vec<(&str, &Bytes)> = hosts
@@ -414,8 +432,10 @@ impl Table {
             None => &tables.tail,
             Some(_) => &tables.shard_tail,
         };
+        let script: &[u8] = if scripted { &tables.script } else { &[] };
+        let tail = [tail, script].concat();
         let head = wire::table(table_head(table));
-        Some(wire::join_table(name, &head, hosts, tail))
+        Some(wire::join_table(name, &head, hosts, &tail))
     }
 
     fn is_empty(&self) -> bool {
@@ -448,6 +468,20 @@ impl Touched {
             Self::Shards(shards) => drop(shards.insert(shard)),
         }
     }
+}
+
+/// Adds a host's shard to the touched parts of its table.
+fn touch(
+    out: &mut BTreeMap<RouteTableKey, (Touched, bool)>,
+    host: &VirtualHostKey,
+    table: &Table,
+    shard: u32,
+) {
+    let before = table.table.is_some();
+    let touched = out
+        .entry(host.table.clone())
+        .or_insert_with(|| (Touched::none(), before));
+    touched.0.add(shard);
 }
 
 fn uses(listener: &Listener, table: &RouteTableKey) -> bool {

@@ -11,6 +11,7 @@ use sesame_engine::{Batch, Builder, Engine, Table};
 use sesame_model::*;
 
 use super::*;
+use crate::route::changes_cookies;
 use crate::shard::{SHARDS, ShardLookup, shard};
 use crate::testing::{any_virtual_host, cluster_key, some_listener};
 use crate::{
@@ -124,20 +125,22 @@ impl World {
                 .iter(inputs.virtual_hosts)
                 .filter(|(host, _)| host.table == *key)
                 .map(|(host, row)| {
-                    virtual_host(host, row, &mut |port| {
+                    let encoded = virtual_host(host, row, &mut |port| {
                         let listener = ListenerKey {
                             fleet: host.table.fleet.clone(),
                             port: Port::tcp(port),
                         };
                         let moved = engine.get(inputs.listeners, &listener).is_some();
                         port.saturating_add(if moved { OFFSET } else { 0 })
-                    })
-                });
+                    });
+                    (encoded, changes_cookies(row))
+                })
+                .collect::<Vec<_>>();
             if self.sharding == Sharding::Always {
-                out.extend(shards(key, row, &hosts.collect::<Vec<_>>()));
+                out.extend(shards(key, row, &hosts));
                 continue;
             }
-            let body = wire::resource(&route_table(key, row, hosts));
+            let body = wire::resource(&joined(key, row, hosts.iter()));
             out.insert((key.fleet.clone(), names::ROUTES, names::routes(key)), body);
         }
         for ((fleet, key), _) in engine.iter(inputs.fleet_clusters) {
@@ -189,11 +192,21 @@ impl World {
     }
 }
 
+/// The table of hosts that change cookies or don't.
+fn joined<'a>(
+    key: &RouteTableKey,
+    row: &RouteTable,
+    hosts: impl Iterator<Item = &'a (pb::VirtualHost, bool)> + Clone,
+) -> pb::RouteConfiguration {
+    let scripted = hosts.clone().any(|(_, scripted)| *scripted);
+    route_table(key, row, hosts.map(|(host, _)| host.clone()), scripted)
+}
+
 /// The resources of a sharded table.
 fn shards<'a>(
     key: &'a RouteTableKey,
     row: &'a RouteTable,
-    hosts: &'a [pb::VirtualHost],
+    hosts: &'a [(pb::VirtualHost, bool)],
 ) -> impl Iterator<Item = ((FleetId, &'static str, String), Bytes)> + 'a {
     (0..SHARDS).flat_map(move |number| {
         let name = names::shard(key, number);
@@ -207,8 +220,8 @@ fn shards<'a>(
                 .collect(),
             secure: row.secure,
         };
-        let hosts = hosts.iter().filter(|host| here(&host.name)).cloned();
-        let mut table = route_table(key, &row, hosts);
+        let hosts = hosts.iter().filter(|(host, _)| here(&host.name));
+        let mut table = joined(key, &row, hosts);
         table.name.clone_from(&name);
         let shard = "x-sesame-shard".to_owned();
         table.request_headers_to_remove.push(shard);

@@ -132,6 +132,8 @@ fn packed_filters_of_listeners_are_expanded() {
             ("auth.context.open", true),
             ("auth.context.open.bytes", true),
             ("envoy.filters.http.stateful_session", true),
+            ("cookies.changes", true),
+            ("cookies", true),
             ("envoy.filters.http.router", false),
         ]
     );

@@ -37,7 +37,7 @@ use sesame_model::{
 
 use super::headers::changes;
 use super::matching::regex;
-use super::{jwt, policy};
+use super::{cookies, jwt, policy};
 use crate::{hcm, names, wire};
 
 /// The filter for the check of a route, and its configuration.
@@ -123,6 +123,7 @@ pub(super) fn of_host<'a>(
         (hcm::JWT_PROVIDER.to_owned(), jwt::of_no_route()),
         (hcm::ROUTE_AUTH.to_owned(), execute(None)),
         (hcm::STATEFUL_SESSION.to_owned(), pack_any(no_session)),
+        (hcm::COOKIE_CHANGES.to_owned(), cookies::of_no_target()),
     ])
 }
 

@@ -1,5 +1,6 @@
 //! Forwarding to backends.
 
+use std::iter;
 use std::time::Duration;
 
 use envoy_types::pb::envoy::config::route::v3 as pb;
@@ -11,8 +12,9 @@ use envoy_types::pb::envoy::config::route::v3::weighted_cluster::ClusterWeight;
 use envoy_types::pb::envoy::config::route::v3::weighted_cluster::cluster_weight;
 use envoy_types::pb::envoy::extensions::retry::host::previous_hosts::v3::PreviousHostsPredicate;
 use envoy_types::util::pack_any;
-use sesame_model::{Forward, PathMatch, Retry, Target, WeightedTarget};
+use sesame_model::{CookieChange, Forward, PathMatch, Retry, Target, WeightedTarget};
 
+use super::cookies;
 use super::headers::changes;
 use super::matching::share;
 use super::options;
@@ -26,14 +28,18 @@ const OTHER_HOST_ATTEMPTS: i64 = 5;
 
 /// The route action.
 pub(super) fn forward(forward: &Forward, matched: &PathMatch) -> Action {
+    let options = forward.options.as_deref();
+    let cookies = options.map_or(&[][..], |options| &options.cookies);
+    let cookies = cookies.iter().map(|changes| &**changes);
     let targets: Vec<_> = forward
         .targets
         .iter()
-        .filter(|target| target.weight > 0)
+        .zip(cookies.chain(iter::repeat(&[][..])))
+        .filter(|(target, _)| target.weight > 0)
         .collect();
     let refused = targets
         .iter()
-        .filter(|target| target.target == Target::Refused)
+        .filter(|(target, _)| target.target == Target::Refused)
         .count();
     if refused == targets.len() {
         return respond(forward.refused_status);
@@ -73,8 +79,11 @@ pub(super) fn forward(forward: &Forward, matched: &PathMatch) -> Action {
     Action::Route(action)
 }
 
-fn cluster_specifier(targets: &[&WeightedTarget]) -> ClusterSpecifier {
-    if let [only] = targets
+/// A target, and the changes to cookies that it sets.
+type TargetOf<'a> = (&'a WeightedTarget, &'a [CookieChange]);
+
+fn cluster_specifier(targets: &[TargetOf<'_>]) -> ClusterSpecifier {
+    if let [(only, [])] = targets
         && only.request_headers.is_empty()
         && only.response_headers.is_empty()
         && only.host_rewrite.is_none()
@@ -87,25 +96,29 @@ fn cluster_specifier(targets: &[&WeightedTarget]) -> ClusterSpecifier {
         clusters: targets
             .iter()
             .zip(weights)
-            .map(|(target, weight)| weighted(target, weight))
+            .map(|(target, weight)| weighted(*target, weight))
             .collect(),
         ..Default::default()
     })
 }
 
 /// The weights, scaled down if their sum exceeds Envoy's limit.
-fn weights(targets: &[&WeightedTarget]) -> Vec<u32> {
-    let sum: u64 = targets.iter().map(|target| u64::from(target.weight)).sum();
+fn weights(targets: &[TargetOf<'_>]) -> Vec<u32> {
+    let targets = || targets.iter().map(|(target, _)| u64::from(target.weight));
+    let sum: u64 = targets().sum();
     // Uses twice the required divisor, since small weights are rounded up to 1.
     let divisor = sum.div_ceil(u64::from(u32::MAX));
     let divisor = if divisor > 1 { divisor * 2 } else { 1 };
-    targets
-        .iter()
-        .map(|target| (u64::from(target.weight) / divisor).max(1) as u32)
+    targets()
+        .map(|weight| (weight / divisor).max(1) as u32)
         .collect()
 }
 
-fn weighted(target: &WeightedTarget, weight: u32) -> ClusterWeight {
+fn weighted((target, cookies): TargetOf<'_>, weight: u32) -> ClusterWeight {
+    let sessions = target.session.iter();
+    let sessions = sessions.map(|rules| (hcm::STATEFUL_SESSION.to_owned(), session(rules)));
+    let cookies = (!cookies.is_empty())
+        .then(|| (hcm::COOKIE_CHANGES.to_owned(), cookies::of_target(cookies)));
     let request = changes(&target.request_headers);
     let response = changes(&target.response_headers);
     ClusterWeight {
@@ -119,11 +132,7 @@ fn weighted(target: &WeightedTarget, weight: u32) -> ClusterWeight {
             .host_rewrite
             .as_deref()
             .map(|host| cluster_weight::HostRewriteSpecifier::HostRewriteLiteral(host.to_owned())),
-        typed_per_filter_config: target
-            .session
-            .iter()
-            .map(|rules| (hcm::STATEFUL_SESSION.to_owned(), session(rules)))
-            .collect(),
+        typed_per_filter_config: sessions.chain(cookies).collect(),
         ..Default::default()
     }
 }

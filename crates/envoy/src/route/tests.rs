@@ -489,7 +489,7 @@ fn reserved_hosts_are_in_the_table() {
         secure: false,
     };
     let own = host_with("b.com", vec![route(prefix("/"), Action::Respond(200))]);
-    let out = to_json(&route_table(&table_key(), &table, [own])).unwrap();
+    let out = to_json(&route_table(&table_key(), &table, [own], false)).unwrap();
     assert_eq!(
         out,
         json!({
@@ -525,7 +525,7 @@ fn requests_on_connections_of_other_listeners_are_misdirected() {
         reserved: vec!["*.com".into()],
         secure: true,
     };
-    let out = to_json(&route_table(&table_key(), &table, [])).unwrap();
+    let out = to_json(&route_table(&table_key(), &table, [], false)).unwrap();
     assert_eq!(
         out["request_headers_to_remove"],
         json!(["x-sesame-listener"])

@@ -1,6 +1,6 @@
 //! Virtual hosts and route tables.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use envoy_types::pb::envoy::config::core::v3::DataSource;
 use envoy_types::pb::envoy::config::core::v3::data_source::Specifier;
@@ -14,7 +14,7 @@ use super::headers::{changes, in_order};
 use super::matching::{differs, exact, matches_regex, matching, present};
 use super::redirect::{Origin, redirect};
 use super::tree::Tree;
-use super::{auth, cors, forward, jwt, policy, session};
+use super::{auth, cookies, cors, forward, jwt, policy, session};
 use crate::{hcm, names, shard};
 
 /// The virtual host of a domain. `visible_port` maps a port in the Gateway's spec to the port that clients see, which
@@ -63,11 +63,12 @@ pub fn virtual_host(
 /// A table with these hosts. The port in a Host header is ignored, and a backend's header modifications win over the
 /// route's.
 ///
-/// Sorted by domain: `hosts`, and any reserved domains without a host.
+/// Sorted by domain: `hosts`, and any reserved domains without a host. `scripted`: one of the hosts changes cookies.
 pub fn route_table(
     key: &RouteTableKey,
     table: &RouteTable,
     hosts: impl IntoIterator<Item = pb::VirtualHost>,
+    scripted: bool,
 ) -> pb::RouteConfiguration {
     let mut sorted: BTreeMap<String, pb::VirtualHost> = table
         .reserved
@@ -79,6 +80,10 @@ pub fn route_table(
         name: names::routes(key),
         virtual_hosts: sorted.into_values().collect(),
         request_headers_to_remove: table_head(table).request_headers_to_remove,
+        typed_per_filter_config: match scripted {
+            true => script().typed_per_filter_config,
+            false => HashMap::new(),
+        },
         ..table_tail()
     }
 }
@@ -97,6 +102,14 @@ pub(crate) fn table_tail() -> pb::RouteConfiguration {
     pb::RouteConfiguration {
         ignore_port_in_host_matching: true,
         most_specific_header_mutations_wins: true,
+        ..Default::default()
+    }
+}
+
+/// The field of a table or shard after these, if one of the hosts changes cookies.
+pub(crate) fn script() -> pb::RouteConfiguration {
+    pb::RouteConfiguration {
+        typed_per_filter_config: [(hcm::COOKIES.to_owned(), cookies::script())].into(),
         ..Default::default()
     }
 }

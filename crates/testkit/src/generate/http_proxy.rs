@@ -261,7 +261,7 @@ fn http_route() -> Json {
         ("pathRewritePolicy", may(0.2, rewrite())),
         ("requestHeadersPolicy", may(0.2, headers())),
         ("responseHeadersPolicy", may(0.2, headers())),
-        ("cookieRewritePolicies", may(0.05, cookies())),
+        ("cookieRewritePolicies", may(0.1, cookies())),
         ("rateLimitPolicy", may(0.15, rate_limit())),
         ("internalRedirectPolicy", may(0.15, internal_redirect())),
         ("jwtVerificationPolicy", may(0.1, jwt_policy())),
@@ -303,7 +303,7 @@ fn service() -> Json {
         ("mirror", may(0.1, boolean())),
         ("requestHeadersPolicy", may(0.15, headers())),
         ("responseHeadersPolicy", may(0.15, headers())),
-        ("cookieRewritePolicies", may(0.03, cookies())),
+        ("cookieRewritePolicies", may(0.1, cookies())),
         ("slowStartPolicy", may(0.1, slow_start)),
     ])
 }
@@ -442,7 +442,14 @@ fn headers() -> Json {
 }
 
 fn cookies() -> Json {
-    just(json!([{"name": "c", "secure": true, "pathRewrite": {"value": "/"}}]))
+    let value = mostly(&["/", "100%"], &["/é"]).prop_map(|value| json!({"value": value}));
+    let policy = record(vec![
+        ("name", must(mostly(&["c", "d", "e"], &["é"]))),
+        ("pathRewrite", may(0.5, value.boxed())),
+        ("secure", must(boolean())),
+        ("sameSite", may(0.3, any_of(&["Lax", "None"]))),
+    ]);
+    list(policy, 1..3)
 }
 
 fn rate_limit() -> Json {

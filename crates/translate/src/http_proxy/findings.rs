@@ -40,6 +40,7 @@ impl About {
     pub(super) const HEALTH: Self = Self("RouteError", "InvalidHealthCheckPolicy");
     pub(super) const BALANCING: Self = Self("RouteError", "InvalidLoadBalancerPolicy");
     pub(super) const HEADERS: Self = Self("RouteError", "InvalidHeadersPolicy");
+    pub(super) const COOKIES: Self = Self("RouteError", "InvalidCookieRewritePolicy");
     pub(super) const RATE: Self = Self("RouteError", "InvalidRateLimitPolicy");
     pub(super) const PREFIX: Self = Self("PrefixReplaceError", "InvalidReplacement");
     pub(super) const SOURCES: Self = Self("IPFilterError", "InvalidIPFilter");
@@ -48,6 +49,7 @@ impl About {
     pub(super) const CORS: Self = Self("CORSError", "InvalidCORSPolicy");
     pub(super) const SERVICE: Self = Self("ServiceError", "InvalidService");
     pub(super) const UNRESOLVED: Self = Self("ServiceError", "ServiceNotFound");
+    pub(super) const SERVICE_COOKIES: Self = Self("ServiceError", "InvalidCookieRewritePolicy");
     pub(super) const SLOW_START: Self = Self("ServiceError", "InvalidSlowStartPolicy");
     pub(super) const VALIDATION: Self = Self("ServiceError", "InvalidValidation");
     pub(super) const INCLUDE: Self = Self("IncludeError", "InvalidInclude");

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use sesame_api::{AuthorizationPolicy, HTTPProxy, HttpProxyRoute};
 use sesame_engine::Reader;
 use sesame_model::{
-    Action, ClusterKey, Forward, ForwardOptions, HeaderChanges, Mirror, PartsPerMillion, RateLimit,
-    SourceFilter, Target, WeightedTarget,
+    Action, ClusterKey, CookieChange, Forward, ForwardOptions, HeaderChanges, Mirror,
+    PartsPerMillion, RateLimit, SourceFilter, Target, WeightedTarget,
 };
 
 use super::conditions::{self, Conditions, Listed};
@@ -18,7 +18,9 @@ use super::headers::{self, Changes, HostRewrite, Place};
 use super::operators::Names;
 use super::rewrite::{self, Replacements};
 use super::services::{self, Common};
-use super::{access, authorization, balancing, health, jwt, policies, redirect, unsupported};
+use super::{
+    access, authorization, balancing, cookies, health, jwt, policies, redirect, unsupported,
+};
 use crate::inputs::Inputs;
 use crate::shared::default_fleet::Sources;
 
@@ -163,6 +165,8 @@ fn plan(
         names,
         findings,
     );
+    let policies = &route.cookie_rewrite_policies;
+    let cookies = cookies::read(field, policies, About::COOKIES, findings);
     let (allow, deny) = (&route.ip_allow_policy, &route.ip_deny_policy);
     let sources = access::sources(field, allow, deny, findings);
     let rate = route.rate_limit_policy.as_deref();
@@ -190,9 +194,14 @@ fn plan(
         let policy = route.path_rewrite_policy.as_deref();
         let replacements = rewrite::read(field, policy, findings);
         let place = (field, route);
-        let action = forward(reader, of, proxy, place, request.host, findings);
+        let action = forward(reader, of, proxy, place, request.host, &cookies, findings);
         (action, replacements)
     };
+    if !cookies.is_empty() && route.services.is_empty() {
+        let message = "has no effect, since no Service sets cookies; remove it";
+        let field = format!("{field}.cookieRewritePolicies");
+        findings.warn(About::COOKIES, &field, message);
+    }
     Plan {
         action,
         replacements,
@@ -211,6 +220,7 @@ fn forward(
     proxy: &HTTPProxy,
     (field, route): (&str, &HttpProxyRoute),
     host: Option<HostRewrite>,
+    cookies: &[CookieChange],
     findings: &mut Findings,
 ) -> Action {
     let clusters = clusters(reader, of.0, proxy, (field, route), findings);
@@ -222,6 +232,7 @@ fn forward(
     let internal = route.internal_redirect_policy.as_deref();
     let internal_redirects = redirect::internal(field, internal, findings);
     let (mut targets, mut mirrors) = (Vec::new(), Vec::new());
+    let mut cookies_of_targets = Vec::new();
     let (mut sharing, mut copies) = (0, 0);
     for (index, (service, cluster)) in route.services.iter().zip(clusters).enumerate() {
         let field = format!("{field}.services[{index}]");
@@ -243,6 +254,8 @@ fn forward(
             names,
             findings,
         );
+        let policies = &service.cookie_rewrite_policies;
+        let own_cookies = cookies::read(&field, policies, About::SERVICE_COOKIES, findings);
         let found = cluster.and_then(|key| services::target(reader, of, &field, &key, findings));
         if service.mirror {
             copies += 1;
@@ -250,7 +263,10 @@ fn forward(
                 let message = "only one Service of a route can be a mirror; remove the others";
                 findings.refuse(About::SERVICE, &format!("{field}.mirror"), message);
             }
-            if request != Changes::default() || response != Changes::default() {
+            if request != Changes::default()
+                || response != Changes::default()
+                || !own_cookies.is_empty()
+            {
                 let message = "a mirror gets requests as the route changes them; its own policies have no effect";
                 findings.warn(About::HEADERS, &field, message);
             }
@@ -264,6 +280,7 @@ fn forward(
         let Some((target, session)) = found else {
             continue;
         };
+        cookies_of_targets.push(cookies::merged(cookies, own_cookies));
         targets.push(WeightedTarget {
             target,
             weight: service.weight,
@@ -293,6 +310,7 @@ fn forward(
         host_from_header,
         hash: selection.hash,
         internal_redirects,
+        cookies: cookies::unless_none(cookies_of_targets),
     };
     Action::Forward(Box::new(Forward {
         targets,

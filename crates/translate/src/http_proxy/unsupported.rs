@@ -18,25 +18,9 @@ pub(super) fn of_host(field: &str, host: &HttpProxyVirtualHost, findings: &mut F
 /// Refuses unsupported fields of a route.
 pub(super) fn of_route(field: &str, route: &HttpProxyRoute, findings: &mut Findings) {
     let rate = route.rate_limit_policy.as_deref();
-    for (used, type_, name) in [
-        (
-            rate.is_some_and(|rate| rate.global.is_some()),
-            "RouteError",
-            "rateLimitPolicy.global",
-        ),
-        (
-            !route.cookie_rewrite_policies.is_empty(),
-            "RouteError",
-            "cookieRewritePolicies",
-        ),
-    ] {
-        refuse(used, type_, &format!("{field}.{name}"), findings);
-    }
-    for (index, service) in route.services.iter().enumerate() {
-        let used = !service.cookie_rewrite_policies.is_empty();
-        let field = format!("{field}.services[{index}].cookieRewritePolicies");
-        refuse(used, "ServiceError", &field, findings);
-    }
+    let used = rate.is_some_and(|rate| rate.global.is_some());
+    let field = format!("{field}.rateLimitPolicy.global");
+    refuse(used, "RouteError", &field, findings);
 }
 
 fn refuse(used: bool, type_: &'static str, field: &str, findings: &mut Findings) {
