@@ -11,11 +11,12 @@ use sesame_fleet::local::binary;
 use sesame_model::{
     Action, BackendName, Balancing, Chain, ChainTarget, Cluster, ClusterKey, ClusterPolicy,
     ConnectionLimits, ConnectionSettings, CookieChange, CrossScheme, DirectResponse, Discovery,
-    Endpoint, Endpoints, FleetId, Forward, ForwardOptions, HashOf, HashPolicy, HeaderChanges,
-    HeaderLists, HeaderMatch, HealthCheck, HttpCheck, InternalRedirects, Listener, ListenerKey,
-    PathMatch, PathRewrite, Port, Protocol, QueryMatch, RateLimit, Retry, Route, RoutePolicy,
-    RouteTable, RouteTableKey, SlowStart, SourceFilter, SourceRange, Target, TextMatch,
-    TextPosition, ValueMatch, VirtualHost, VirtualHostKey, WeightedTarget,
+    Endpoint, Endpoints, FleetId, Forward, ForwardOptions, GlobalRate, HashOf, HashPolicy,
+    HeaderChanges, HeaderLists, HeaderMatch, HealthCheck, HttpCheck, InternalRedirects, Listener,
+    ListenerKey, PathMatch, PathRewrite, Port, Protocol, QueryMatch, Rate, RateEntry, RateLimit,
+    RateService, Retry, Route, RoutePolicy, RouteTable, RouteTableKey, SlowStart, SourceFilter,
+    SourceRange, Target, TextMatch, TextPosition, ValueMatch, VirtualHost, VirtualHostKey,
+    WeightedTarget,
 };
 
 fn settings(balancing: Balancing, slow_start: bool) -> ConnectionSettings {
@@ -188,6 +189,7 @@ fn forwarding(cluster: &ClusterKey) -> Route {
     }));
     route.policy = Some(Arc::new(RoutePolicy {
         jwt: None,
+        global_rate: Some(global_rate(cluster)),
         sources: Some(SourceFilter {
             allow: true,
             ranges: [("10.0.0.0", 8, true), ("fd00::", 16, false)]
@@ -198,15 +200,49 @@ fn forwarding(cluster: &ClusterKey) -> Route {
                 })
                 .to_vec(),
         }),
-        rate: Some(RateLimit {
+        rate: Some(Rate::Own(RateLimit {
             requests: 10,
             interval: Duration::from_secs(60),
             burst: 5,
             status: 429,
             response_headers: vec![("x-limit".to_owned(), "100%".to_owned())],
-        }),
+        })),
     }));
     route
+}
+
+/// Limits with all kinds of entries, by a service in this cluster.
+fn global_rate(cluster: &ClusterKey) -> Arc<GlobalRate> {
+    let header = HeaderMatch {
+        name: "x-tier".to_owned(),
+        value: ValueMatch::Exact("gold".to_owned()),
+    };
+    Arc::new(GlobalRate {
+        service: Arc::new(RateService {
+            cluster: cluster.clone(),
+            domain: "sesame".into(),
+            timeout: Duration::from_secs(1),
+            fail_open: false,
+            headers: true,
+            resource_exhausted: true,
+        }),
+        descriptors: vec![Arc::new(vec![
+            RateEntry::Fixed {
+                key: "k".to_owned(),
+                value: "100%".to_owned(),
+            },
+            RateEntry::Header {
+                name: "host".to_owned(),
+                key: "host".to_owned(),
+            },
+            RateEntry::Matching {
+                headers: vec![header],
+                expected: false,
+                value: "other".to_owned(),
+            },
+            RateEntry::ClientAddress,
+        ])],
+    })
 }
 
 fn hash(of: HashOf, terminal: bool) -> HashPolicy {
@@ -237,6 +273,7 @@ fn every_term_of_the_model_is_valid() {
         fallback: false,
         auth: Box::default(),
         jwt: Box::default(),
+        rate: None,
         routes: vec![Arc::new(forwarding(&balanced)), Arc::new(answer)],
     };
     let hosts = [sesame_envoy::virtual_host(&host, &routes, &mut |port| port)];

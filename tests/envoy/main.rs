@@ -33,6 +33,7 @@ mod proxy_clients;
 mod proxy_cookies;
 mod proxy_fallback;
 mod proxy_tokens;
+mod rates;
 mod redirects;
 mod rewrites;
 mod routing;

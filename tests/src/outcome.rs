@@ -2,7 +2,8 @@
 //!
 //! Omits what is the same in every outcome ([`Constants`], pinned in a separate case) and the outcome of the shared
 //! objects alone. Nothing else is omitted: fields that this module doesn't handle are shown as they are. Objects are
-//! translated as in `sesame translate --fallback-certificate default/wildcard`.
+//! translated as in `sesame translate`, with the fallback certificate `default/wildcard` and the rate limit service
+//! `default/limits`.
 
 mod downstream_tls;
 mod filters;
@@ -15,7 +16,9 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 use sesame_api::{NamespacedName, Object, ObjectKey};
-use sesame_control::{IngressSettings, Options, Translation, translate_with};
+use sesame_control::{
+    IngressSettings, Options, RATE_LIMIT_DOMAIN, RateLimitSettings, Translation, translate_with,
+};
 use sesame_translate::problem::Notices;
 
 use crate::yaml::Node;
@@ -59,6 +62,13 @@ pub fn of(values: &[Value]) -> Outcome {
 fn settings() -> IngressSettings {
     IngressSettings {
         fallback_certificate: Some(NamespacedName::new("default", "wildcard")),
+        rate_limits: Some(RateLimitSettings {
+            service: NamespacedName::new("default", "limits"),
+            domain: RATE_LIMIT_DOMAIN.into(),
+            fail_open: false,
+            headers: true,
+            resource_exhausted: false,
+        }),
         ..IngressSettings::default()
     }
 }

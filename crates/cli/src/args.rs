@@ -9,10 +9,11 @@ mod pods;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use clap::builder::NonEmptyStringValueParser;
 use clap::{ArgAction, Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::Shell;
 use sesame_api::NamespacedName;
-use sesame_control::{IngressSettings, Sharding};
+use sesame_control::{IngressSettings, RateLimitSettings, Sharding};
 
 pub(crate) use self::cluster::{ServeArgs, StatusArgs, StatusOutput};
 use crate::output::Format;
@@ -198,6 +199,22 @@ pub(crate) struct IngressArgs {
     /// of HTTPProxies that enable it
     #[arg(long, value_name = "NAMESPACE/NAME", value_parser = secret_name)]
     fallback_certificate: Option<NamespacedName>,
+    /// ExtensionService that enforces the global rate limits of HTTPProxies [default: none; such limits are errors]
+    #[arg(long, value_name = "NAMESPACE/NAME", value_parser = namespaced_name)]
+    rate_limit_service: Option<NamespacedName>,
+    /// Domain of the descriptors that the rate limit service gets
+    #[arg(long, value_name = "DOMAIN", default_value = sesame_control::RATE_LIMIT_DOMAIN,
+          value_parser = NonEmptyStringValueParser::new(), requires = "rate_limit_service")]
+    rate_limit_domain: String,
+    /// Let requests pass if the rate limit service fails or can't be used; otherwise, they get 503
+    #[arg(long, requires = "rate_limit_service")]
+    rate_limit_fail_open: bool,
+    /// Add X-RateLimit headers to responses to requests with a global rate limit
+    #[arg(long, requires = "rate_limit_service")]
+    rate_limit_headers: bool,
+    /// Respond to rejected gRPC calls with RESOURCE_EXHAUSTED instead of UNAVAILABLE
+    #[arg(long, requires = "rate_limit_service")]
+    rate_limit_resource_exhausted: bool,
 }
 
 impl IngressArgs {
@@ -209,6 +226,16 @@ impl IngressArgs {
                 namespaces.map(|name| name.as_str().into()).collect()
             }),
             fallback_certificate: self.fallback_certificate.clone(),
+            rate_limits: self
+                .rate_limit_service
+                .clone()
+                .map(|service| RateLimitSettings {
+                    service,
+                    domain: self.rate_limit_domain.as_str().into(),
+                    fail_open: self.rate_limit_fail_open,
+                    headers: self.rate_limit_headers,
+                    resource_exhausted: self.rate_limit_resource_exhausted,
+                }),
         }
     }
 }

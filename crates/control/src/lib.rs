@@ -47,4 +47,6 @@ pub use sesame_model::{FleetId, Port};
 /// Files as a source of objects.
 pub use sesame_sources::files;
 /// The default name of the ingress class that Sesame implements.
-pub use sesame_translate::settings::{INGRESS_CLASS, IngressSettings};
+pub use sesame_translate::settings::{
+    INGRESS_CLASS, IngressSettings, RATE_LIMIT_DOMAIN, RateLimitSettings,
+};

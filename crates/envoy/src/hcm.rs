@@ -41,6 +41,8 @@ pub(crate) const RATE: &str = "envoy.filters.http.local_ratelimit";
 pub(crate) const JWT_PROVIDER: &str = "jwt.provider";
 /// The filter for JSON Web Tokens; hosts enable it.
 pub(crate) const JWT: &str = "jwt";
+/// The filter for limits that a service enforces; routes enable it.
+pub(crate) const GLOBAL_RATE: &str = "rate.global";
 /// The session persistence filter; routes enable it.
 pub(crate) const STATEFUL_SESSION: &str = "envoy.filters.http.stateful_session";
 /// The filter that sets which cookies of a response change; targets enable it.
@@ -192,8 +194,9 @@ pub(crate) fn host_auth(place: usize) -> String {
 }
 
 /// HTTP filters, in order. Preflight requests are answered whatever the limits on requests: browsers would report a
-/// rejected one as a CORS error. The limits come before authorization, which costs more. Responses pass through in the
-/// opposite order: backends' cookies change before the gateway adds its own.
+/// rejected one as a CORS error. The limits come before authorization, which costs more, except for those of a service, which
+/// may depend on headers that the authorization sets. Responses pass through in the opposite order: backends' cookies change
+/// before the gateway adds its own.
 fn filters() -> Vec<pb::HttpFilter> {
     let of_hosts = (0..MAX_HOST_AUTH).map(host_auth);
     let of_hosts = of_hosts.map(|name| filter(&name, Composite::default(), true));
@@ -208,6 +211,7 @@ fn filters() -> Vec<pb::HttpFilter> {
     let with_context = route::ContextFilter::all();
     let with_context = with_context.map(|of| filter(&of.name(), of.config(), true));
     let last = [
+        filter(GLOBAL_RATE, Composite::default(), true),
         filter(STATEFUL_SESSION, StatefulSession::default(), true),
         filter(COOKIE_CHANGES, set_filter_state::Config::default(), true),
         filter(COOKIES, Lua::default(), true),

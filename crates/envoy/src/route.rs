@@ -10,6 +10,7 @@ mod auth;
 mod cookies;
 mod cors;
 mod forward;
+mod global_rate;
 mod headers;
 mod jwt;
 mod matching;

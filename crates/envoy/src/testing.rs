@@ -341,6 +341,7 @@ pub(crate) fn any_virtual_host() -> impl Strategy<Value = VirtualHost> {
         fallback: secure && checks.is_empty(),
         auth: checks.into_iter().map(Arc::new).collect(),
         jwt: Box::default(),
+        rate: None,
         routes: routes.into_iter().map(Arc::new).collect(),
     })
 }

@@ -27,6 +27,7 @@ mod connection;
 mod datagrams;
 mod destination;
 mod fleet;
+mod global_rate;
 mod headers;
 mod jwt;
 mod listener;
@@ -54,6 +55,7 @@ pub use fleet::{
     FleetParameters, FleetProblem, FleetRequest, FleetState, GatewayOwner, ParseFleetIdError,
     Routability, ServiceType, TaintEffect, Toleration, TrafficPolicy, Workload,
 };
+pub use global_rate::{GlobalRate, RateDescriptor, RateEntry, RateService};
 pub use headers::{HOP_BY_HOP, INTERNAL};
 pub use jwt::{JwtKeys, JwtProvider, RemoteKeys};
 pub use listener::{
@@ -70,8 +72,8 @@ pub use route::{
     ValueMatch, VirtualHost, VirtualHostKey, WeightedTarget,
 };
 pub use route_policy::{
-    CookieChange, CrossScheme, ForwardOptions, HashOf, HashPolicy, InternalRedirects, RateLimit,
-    RoutePolicy, SourceFilter, SourceRange,
+    CookieChange, CrossScheme, ForwardOptions, HashOf, HashPolicy, InternalRedirects, Rate,
+    RateLimit, RoutePolicy, SourceFilter, SourceRange,
 };
 pub use tls::{
     Certificate, CertificateKey, TlsPolicyKey, TlsVersion, TlsVersions, TrustBundle, TrustBundleKey,

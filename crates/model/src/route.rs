@@ -3,7 +3,9 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::{ClusterKey, ExternalAuth, FleetId, ForwardOptions, JwtKeys, JwtProvider, RoutePolicy};
+use crate::{
+    ClusterKey, ExternalAuth, FleetId, ForwardOptions, JwtKeys, JwtProvider, RateLimit, RoutePolicy,
+};
 
 /// Identifies a route table: the hosts and routes of all listeners on a port.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -59,6 +61,8 @@ pub struct VirtualHost {
     pub auth: Box<[Arc<ExternalAuth>]>,
     /// The issuers of tokens, by object. Those that [`RoutePolicy::jwt`] of routes requires are among them.
     pub jwt: Box<[Arc<[JwtProvider]>]>,
+    /// The limit of the routes with [`Rate::OfHost`](crate::Rate::OfHost); `None` if there are none.
+    pub rate: Option<Arc<RateLimit>>,
     /// In order; the first match applies. Without a match, the response is 404.
     pub routes: Vec<Arc<Route>>,
 }
@@ -120,8 +124,10 @@ impl Route {
         }
     }
 
-    /// The clusters that get its requests, copies of them, or checks.
+    /// The clusters that get its requests, copies of them, or checks, or that limit their rate.
     pub fn clusters(&self) -> impl Iterator<Item = &ClusterKey> {
+        let policy = self.policy.as_deref();
+        let limits = policy.and_then(|policy| policy.global_rate.as_deref());
         let forward = match &self.action {
             Action::Forward(forward) => Some(forward),
             Action::Redirect(_) | Action::Respond(_) | Action::RespondWith(_) => None,
@@ -131,7 +137,9 @@ impl Route {
             let targets = targets.filter_map(|target| target.target.cluster());
             targets.chain(forward.mirrors.iter().map(|mirror| &mirror.cluster))
         });
-        forwards.chain(self.auth.iter().map(|auth| &auth.cluster))
+        let checks = self.auth.iter().map(|auth| &auth.cluster);
+        let limits = limits.into_iter().map(|rate| &rate.service.cluster);
+        forwards.chain(checks).chain(limits)
     }
 }
 

@@ -4,6 +4,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::GlobalRate;
+
 /// Options of [`Forward`](crate::Forward).
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ForwardOptions {
@@ -93,8 +95,10 @@ pub struct RoutePolicy {
     pub jwt: Option<Arc<str>>,
     /// The addresses of clients whose requests pass; all others get 403.
     pub sources: Option<SourceFilter>,
-    /// The rate of requests, for each Envoy.
-    pub rate: Option<RateLimit>,
+    /// The limit on their rate, for each Envoy.
+    pub rate: Option<Rate>,
+    /// The limits on their rate for all Envoys together.
+    pub global_rate: Option<Arc<GlobalRate>>,
 }
 
 /// Addresses of clients.
@@ -115,6 +119,15 @@ pub struct SourceRange {
     pub prefix: u8,
     /// Whether the address of the connection counts; if false, the one in `X-Forwarded-For` as far as it is trusted.
     pub peer: bool,
+}
+
+/// The limit on the rate of a route's requests.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Rate {
+    /// A limit for this route.
+    Own(RateLimit),
+    /// The limit of the [`VirtualHost`](crate::VirtualHost), for all such routes together.
+    OfHost,
 }
 
 /// A limit on the rate of requests.

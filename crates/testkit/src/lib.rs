@@ -11,3 +11,4 @@ pub mod generate;
 pub mod jwt;
 pub mod loopback;
 pub mod many;
+pub mod rates;

@@ -16,6 +16,7 @@ pub(crate) mod extensions;
 mod fallback;
 mod findings;
 mod fragment;
+mod global_rate;
 mod headers;
 mod health;
 mod host;
@@ -36,7 +37,6 @@ mod testing;
 #[cfg(test)]
 mod tests;
 mod text;
-mod unsupported;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

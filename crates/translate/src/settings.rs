@@ -12,6 +12,9 @@ pub const CONTROLLER_NAME: &str = "projectsesame.io/gateway-controller";
 /// The default name of the ingress class that Sesame implements.
 pub const INGRESS_CLASS: &str = "sesame";
 
+/// The default domain of descriptors for the rate limit service.
+pub const RATE_LIMIT_DOMAIN: &str = "sesame";
+
 /// `spec.controller` of the IngressClasses that Sesame implements.
 pub const INGRESS_CONTROLLER: &str = "projectsesame.io/ingress-controller";
 
@@ -39,6 +42,23 @@ pub struct IngressSettings {
     /// The Secret with the certificate for TLS connections that name no host or an unknown one, if there is any.
     /// HTTPProxies enable it for their hosts.
     pub fallback_certificate: Option<NamespacedName>,
+    /// What enforces the global rate limits of HTTPProxies; without it, they are errors.
+    pub rate_limits: Option<RateLimitSettings>,
+}
+
+/// The service for global rate limits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RateLimitSettings {
+    /// The ExtensionService.
+    pub service: NamespacedName,
+    /// The domain of all descriptors; never empty.
+    pub domain: Arc<str>,
+    /// Whether requests pass if the service fails or can't be used. If false, they get 503.
+    pub fail_open: bool,
+    /// Whether responses have `X-RateLimit-*` headers.
+    pub headers: bool,
+    /// Whether rejected gRPC calls get `RESOURCE_EXHAUSTED` instead of `UNAVAILABLE`.
+    pub resource_exhausted: bool,
 }
 
 impl IngressSettings {
@@ -55,6 +75,7 @@ impl Default for IngressSettings {
             class: INGRESS_CLASS.into(),
             root_namespaces: None,
             fallback_certificate: None,
+            rate_limits: None,
         }
     }
 }

@@ -35,7 +35,7 @@ impl DefaultFleet {
         response.expect("a response")
     }
 
-    /// The same with additional arguments.
+    /// The same with these arguments of `sesame local`.
     pub(crate) async fn start(kind: &str, objects: &str, arguments: &[&str]) -> Self {
         let offset = free_offset();
         let folder = Folder::new(&[("all.yaml", objects.to_owned())]);

@@ -12,6 +12,7 @@ const OF_CHECKED_HOSTS: [&str; 5] = [
     "envoy.filters.http.cors",
     "envoy.filters.http.stateful_session",
     "jwt.provider",
+    "rate.global",
 ];
 
 /// The filters of a route by name.

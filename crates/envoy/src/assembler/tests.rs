@@ -259,6 +259,7 @@ fn plain_host(status: u16) -> VirtualHost {
         fallback: false,
         auth: Box::default(),
         jwt: Box::default(),
+        rate: None,
         routes: vec![Arc::new(Route::respond_to_all(status))],
     }
 }
@@ -576,6 +577,7 @@ fn removing_all_rows_removes_all_resources() {
                     fallback: false,
                     auth: Box::default(),
                     jwt: Box::default(),
+                    rate: None,
                     routes: vec![],
                 }),
             ),

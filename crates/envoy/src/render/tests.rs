@@ -131,6 +131,7 @@ fn packed_filters_of_listeners_are_expanded() {
             ("auth.context.bytes", true),
             ("auth.context.open", true),
             ("auth.context.open.bytes", true),
+            ("rate.global", true),
             ("envoy.filters.http.stateful_session", true),
             ("cookies.changes", true),
             ("cookies", true),

@@ -122,6 +122,7 @@ pub(super) fn of_host<'a>(
         (hcm::RATE.to_owned(), pack_any(policy::no_rate())),
         (hcm::JWT_PROVIDER.to_owned(), jwt::of_no_route()),
         (hcm::ROUTE_AUTH.to_owned(), execute(None)),
+        (hcm::GLOBAL_RATE.to_owned(), execute(None)),
         (hcm::STATEFUL_SESSION.to_owned(), pack_any(no_session)),
         (hcm::COOKIE_CHANGES.to_owned(), cookies::of_no_target()),
     ])
@@ -281,7 +282,7 @@ fn grpc(auth: &ExternalAuth) -> core::GrpcService {
     }
 }
 
-fn grpc_service(cluster: String, authority: String) -> core::GrpcService {
+pub(super) fn grpc_service(cluster: String, authority: String) -> core::GrpcService {
     core::GrpcService {
         target_specifier: Some(core::grpc_service::TargetSpecifier::EnvoyGrpc(
             core::grpc_service::EnvoyGrpc {

@@ -40,7 +40,7 @@ pub(super) fn matching(matches: &RouteMatch) -> pb::RouteMatch {
     }
 }
 
-fn header_matcher(name: &str, condition: &ValueMatch) -> pb::HeaderMatcher {
+pub(super) fn header_matcher(name: &str, condition: &ValueMatch) -> pb::HeaderMatcher {
     let (condition, inverted, or_absent) = match condition {
         ValueMatch::Not(condition) => (&**condition, true, false),
         ValueMatch::NotOrAbsent(condition) => (&**condition, true, true),
@@ -98,7 +98,7 @@ pub(super) fn matches_regex(name: &str, expression: &str) -> pb::HeaderMatcher {
 }
 
 /// Envoy represents the Host header as a pseudo-header, as in HTTP/2.
-fn header_name(name: &str) -> String {
+pub(super) fn header_name(name: &str) -> String {
     if name.eq_ignore_ascii_case("host") {
         ":authority".to_owned()
     } else {

@@ -11,21 +11,25 @@ use envoy_types::pb::envoy::r#type::v3::{HttpStatus, TokenBucket};
 use envoy_types::pb::google::protobuf::Any;
 use envoy_types::util::pack_any;
 use rbac::principal::Identifier;
-use sesame_model::{RateLimit, RoutePolicy, SourceFilter, SourceRange};
+use sesame_model::{Rate, RateLimit, RoutePolicy, SourceFilter, SourceRange};
 
-use super::jwt;
 use super::matching::everything;
+use super::{global_rate, jwt};
 use crate::{hcm, wire};
 
 /// The configuration of the filters for a route.
 pub(super) fn filters(policy: &RoutePolicy) -> impl Iterator<Item = (String, Any)> {
     let sources = policy.sources.as_ref();
     let sources = sources.map(|filter| (hcm::SOURCES.to_owned(), pack_any(self::sources(filter))));
-    let rate = policy.rate.as_ref();
-    let rate = rate.map(|limit| (hcm::RATE.to_owned(), pack_any(self::rate(limit))));
+    let rate = match &policy.rate {
+        Some(Rate::Own(limit)) => Some((hcm::RATE.to_owned(), pack_any(self::rate(limit)))),
+        Some(Rate::OfHost) | None => None,
+    };
     let jwt = policy.jwt.as_deref();
     let jwt = jwt.map(|provider| (hcm::JWT_PROVIDER.to_owned(), jwt::of_route(provider)));
-    sources.into_iter().chain(rate).chain(jwt)
+    let global = policy.global_rate.as_deref();
+    let global = global.map(|rate| (hcm::GLOBAL_RATE.to_owned(), global_rate::of_route(rate)));
+    sources.into_iter().chain(rate).chain(global).chain(jwt)
 }
 
 fn sources(filter: &SourceFilter) -> filter::RbacPerRoute {
@@ -80,7 +84,8 @@ pub(crate) fn no_rate() -> LocalRateLimit {
     }
 }
 
-fn rate(limit: &RateLimit) -> LocalRateLimit {
+/// A limit; all requests with this configuration share its bucket.
+pub(super) fn rate(limit: &RateLimit) -> LocalRateLimit {
     let headers = limit.response_headers.iter();
     LocalRateLimit {
         status: Some(HttpStatus {

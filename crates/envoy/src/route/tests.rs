@@ -22,6 +22,7 @@ fn host_with(domain: &str, routes: Vec<Route>) -> pb::VirtualHost {
         fallback: false,
         auth: Box::default(),
         jwt: Box::default(),
+        rate: None,
         routes: routes.into_iter().map(Arc::new).collect(),
     };
     virtual_host(&key, &host, &mut |port| port)
@@ -426,6 +427,7 @@ fn redirects_use_the_ports_that_clients_see() {
             fallback: false,
             auth: Box::default(),
             jwt: Box::default(),
+            rate: None,
             routes: vec![Arc::new(route(
                 prefix("/a"),
                 Action::Redirect(Box::new(redirect)),
@@ -544,6 +546,7 @@ fn requests_on_connections_of_other_listeners_are_misdirected() {
             fallback,
             auth: Box::default(),
             jwt: Box::default(),
+            rate: None,
             routes: routes.collect(),
         };
         to_json(&virtual_host(&key, &host, &mut |port| port)).unwrap()

@@ -6,6 +6,7 @@ use envoy_types::pb::envoy::config::core::v3::DataSource;
 use envoy_types::pb::envoy::config::core::v3::data_source::Specifier;
 use envoy_types::pb::envoy::config::route::v3 as pb;
 use envoy_types::pb::envoy::config::route::v3::route::Action as PbAction;
+use envoy_types::util::pack_any;
 use sesame_model::{
     Action, DirectResponse, Route, RouteTable, RouteTableKey, VirtualHost, VirtualHostKey,
 };
@@ -14,7 +15,7 @@ use super::headers::{changes, in_order};
 use super::matching::{differs, exact, matches_regex, matching, present};
 use super::redirect::{Origin, redirect};
 use super::tree::Tree;
-use super::{auth, cookies, cors, forward, jwt, policy, session};
+use super::{auth, cookies, cors, forward, global_rate, jwt, policy, session};
 use crate::{hcm, names, shard};
 
 /// The virtual host of a domain. `visible_port` maps a port in the Gateway's spec to the port that clients see, which
@@ -33,7 +34,15 @@ pub fn virtual_host(
     let routes = host
         .routes
         .iter()
-        .map(|route| as_envoys(route, &mut origin));
+        .map(|route| as_envoys(route, &mut origin))
+        .zip(&host.routes)
+        .map(|(mut found, route)| {
+            let policy = route.policy.as_deref();
+            if host.rate.is_some() && policy.is_none_or(|policy| policy.rate.is_none()) {
+                found.iter_mut().for_each(without_rate);
+            }
+            found
+        });
     let listener = host.listener.as_deref();
     let mut misdirected = listener.map(|listener| misdirected(listener, host.fallback));
     let mut out = pb::VirtualHost {
@@ -53,11 +62,22 @@ pub fn virtual_host(
         out.typed_per_filter_config
             .insert(hcm::JWT.to_owned(), filter);
     }
+    if let Some(limit) = &host.rate {
+        out.typed_per_filter_config
+            .insert(hcm::RATE.to_owned(), pack_any(policy::rate(limit)));
+        misdirected.iter_mut().for_each(without_rate);
+    }
     match Tree::new(&host.routes) {
         Some(tree) => out.matcher = Some(tree.matcher(misdirected, routes)),
         None => out.routes = misdirected.into_iter().chain(routes.flatten()).collect(),
     }
     out
+}
+
+/// Exempts a route from the limit of its host.
+fn without_rate(route: &mut pb::Route) {
+    let filters = &mut route.typed_per_filter_config;
+    filters.insert(hcm::RATE.to_owned(), pack_any(policy::no_rate()));
 }
 
 /// A table with these hosts. The port in a Host header is ignored, and a backend's header modifications win over the
@@ -191,8 +211,16 @@ fn respond_with(response: &DirectResponse) -> PbAction {
 fn as_envoys(route: &Route, origin: &mut Origin<'_>) -> Vec<pb::Route> {
     let mut out = Vec::with_capacity(1);
     let route = &*in_order(route);
+    let policy = route.policy.as_deref();
+    let limits = policy.and_then(|policy| policy.global_rate.as_deref());
     let (action, with_port) = match &route.action {
-        Action::Forward(target) => (forward::forward(target, &route.matches.path), None),
+        Action::Forward(target) => {
+            let mut action = forward::forward(target, &route.matches.path);
+            if let (PbAction::Route(action), Some(limits)) = (&mut action, limits) {
+                action.rate_limits = global_rate::descriptors(limits);
+            }
+            (action, None)
+        }
         Action::Redirect(target) => {
             let redirects = redirect(target, &route.matches.path, origin);
             (

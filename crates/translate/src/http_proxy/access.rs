@@ -78,8 +78,9 @@ fn range(text: &str) -> Option<(IpAddr, u8)> {
     (prefix <= bits).then_some((address, prefix))
 }
 
-/// Reads a limit on the rate of requests.
+/// Reads a limit on the rate of a route's or a host's requests.
 pub(super) fn rate(
+    about: About,
     field: &str,
     policy: &LocalRateLimitPolicy,
     findings: &mut Findings,
@@ -88,7 +89,7 @@ pub(super) fn rate(
     let before = findings.refusals();
     if policy.requests == 0 {
         let message = "expected at least 1";
-        findings.refuse(About::RATE, &format!("{field}.requests"), message);
+        findings.refuse(about, &format!("{field}.requests"), message);
     }
     let seconds = match &policy.unit {
         RateLimitUnit::Second => 1,
@@ -99,7 +100,7 @@ pub(super) fn rate(
                 "unknown unit {:?}; use second, minute or hour",
                 other.as_str()
             );
-            findings.refuse(About::RATE, &format!("{field}.unit"), message);
+            findings.refuse(about, &format!("{field}.unit"), message);
             1
         }
     };
@@ -108,27 +109,23 @@ pub(super) fn rate(
         Ok(status @ 400..600) => status,
         _ => {
             let message = format!("{status} is not valid; use a status from 400 to 599");
-            findings.refuse(About::RATE, &format!("{field}.responseStatusCode"), message);
+            findings.refuse(about, &format!("{field}.responseStatusCode"), message);
             429
         }
     };
     let count = policy.response_headers_to_add.len();
     if count > MAX_RATE_HEADERS {
         let message = format!("at most {MAX_RATE_HEADERS} headers are allowed, found {count}");
-        findings.refuse(
-            About::RATE,
-            &format!("{field}.responseHeadersToAdd"),
-            message,
-        );
+        findings.refuse(about, &format!("{field}.responseHeadersToAdd"), message);
     }
     let mut response_headers = Vec::new();
     for (index, header) in policy.response_headers_to_add.iter().enumerate() {
         let field = format!("{field}.responseHeadersToAdd[{index}]");
         if let Err(error) = check_name(format!("{field}.name"), &header.name) {
-            findings.refuse(About::RATE, &error.field, &error.message);
+            findings.refuse(about, &error.field, &error.message);
         }
         if let Err(message) = check_value(&header.value) {
-            findings.refuse(About::RATE, &format!("{field}.value"), message);
+            findings.refuse(about, &format!("{field}.value"), message);
         }
         response_headers.push((header.name.to_string(), header.value.to_string()));
     }

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use sesame_api::MatchCondition;
 use sesame_model::{HeaderMatch, PathMatch, QueryMatch, RouteMatch, TextPosition, ValueMatch};
 
+pub(super) use self::matchers::{PSEUDO_HEADERS, header};
 use super::findings::{About, Findings};
 use super::text::{MAX_TEXT, PATH, is_path};
 use crate::shared::regex::Pattern;

@@ -172,6 +172,18 @@ pub(super) fn resolve(
     let own = reference.namespace.as_ref().filter(|own| !own.is_empty());
     let namespace = Arc::clone(own.unwrap_or(namespace));
     let name = NamespacedName::new(namespace, Arc::clone(&reference.name));
+    usable(reader, states, &name)
+}
+
+/// The ExtensionService with this name.
+///
+/// # Errors
+/// Why it can't be called.
+pub(super) fn usable(
+    reader: &mut Reader<'_>,
+    states: Table<ObjectKey, ExtensionState>,
+    name: &NamespacedName,
+) -> Result<Arc<Extension>, String> {
     let state = reader.get(states, &name.clone().of_kind(Kind::ExtensionService));
     let Some(state) = state else {
         return Err(format!("ExtensionService {name} does not exist"));

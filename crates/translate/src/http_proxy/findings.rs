@@ -42,6 +42,7 @@ impl About {
     pub(super) const HEADERS: Self = Self("RouteError", "InvalidHeadersPolicy");
     pub(super) const COOKIES: Self = Self("RouteError", "InvalidCookieRewritePolicy");
     pub(super) const RATE: Self = Self("RouteError", "InvalidRateLimitPolicy");
+    pub(super) const HOST_RATE: Self = Self("VirtualHostError", "InvalidRateLimitPolicy");
     pub(super) const PREFIX: Self = Self("PrefixReplaceError", "InvalidReplacement");
     pub(super) const SOURCES: Self = Self("IPFilterError", "InvalidIPFilter");
     pub(super) const AUTH: Self = Self("AuthError", "InvalidAuthorization");

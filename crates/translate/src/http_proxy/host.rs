@@ -4,11 +4,13 @@ use std::sync::Arc;
 
 use sesame_api::{HTTPProxy, HttpProxyTls, HttpProxyVirtualHost, ObjectKey};
 use sesame_engine::Reader;
-use sesame_model::{CertificateKey, Cors, SourceFilter, Termination, TlsVersion, TlsVersions};
+use sesame_model::{
+    CertificateKey, Cors, RateLimit, SourceFilter, Termination, TlsVersion, TlsVersions,
+};
 
 use super::authorization::{self, HostAuth};
 use super::findings::{About, Finding, Findings};
-use super::{access, clients, cors, fallback, jwt, secrets, unsupported};
+use super::{access, clients, cors, fallback, global_rate, jwt, secrets};
 use crate::inputs::Inputs;
 use crate::settings::Settings;
 use crate::shared::default_fleet::{self, Sources};
@@ -109,6 +111,9 @@ pub(super) struct Host {
     pub(super) fallback: Option<CertificateKey>,
     pub(super) cors: Option<Arc<Cors>>,
     pub(super) sources: Option<SourceFilter>,
+    /// The limit on the rate of all routes without their own together.
+    pub(super) rate: Option<Arc<RateLimit>>,
+    pub(super) global_rate: global_rate::Limits,
     /// The issuers of JSON Web Tokens.
     pub(super) jwt: jwt::Providers,
     pub(super) auth: Option<HostAuth>,
@@ -184,11 +189,16 @@ pub(super) fn read(
 ) -> Option<Host> {
     let host = proxy.spec.virtual_host.as_deref()?;
     let mut findings = Findings::default();
-    unsupported::of_host(FIELD, host, &mut findings);
     let cors = host.cors_policy.as_deref();
     let cors = cors.map(|policy| cors::read(FIELD, policy, &mut findings));
     let (allow, deny) = (&host.ip_allow_policy, &host.ip_deny_policy);
     let sources = access::sources(FIELD, allow, deny, &mut findings);
+    let rates = host.rate_limit_policy.as_deref();
+    let global = rates.and_then(|policy| policy.global.as_deref());
+    let about = ("VirtualHostError", FIELD);
+    let global_rate = global_rate::read(reader, of, about, global, &mut findings);
+    let rate = rates.and_then(|policy| policy.local.as_deref());
+    let rate = rate.and_then(|policy| access::rate(About::HOST_RATE, FIELD, policy, &mut findings));
     let auth = host.authorization.as_deref().map(|server| {
         let field = format!("{FIELD}.authorization");
         let namespace = &proxy.meta.namespace;
@@ -196,6 +206,12 @@ pub(super) fn read(
     });
     let tls = tls(reader, of, proxy, host.tls.as_deref(), &mut findings);
     if matches!(tls, HostTls::Forwarded(_)) {
+        if rates.is_some() {
+            let message =
+                "limits requests, and not forwarded connections; remove it, or spec.tcpproxy";
+            let field = format!("{FIELD}.rateLimitPolicy");
+            findings.warn(About::HOST_RATE, &field, message);
+        }
         if auth.is_some() {
             let message = "can't be applied to forwarded connections, so they are closed; remove it, or spec.tcpproxy";
             findings.refuse(About::AUTH, &format!("{FIELD}.authorization"), message);
@@ -218,6 +234,8 @@ pub(super) fn read(
         fallback,
         cors,
         sources,
+        rate: rate.map(Arc::new),
+        global_rate,
         jwt,
         auth,
         findings: findings.list.into(),

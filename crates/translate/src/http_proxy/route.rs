@@ -19,7 +19,7 @@ use super::operators::Names;
 use super::rewrite::{self, Replacements};
 use super::services::{self, Common};
 use super::{
-    access, authorization, balancing, cookies, health, jwt, policies, redirect, unsupported,
+    access, authorization, balancing, cookies, global_rate, health, jwt, policies, redirect,
 };
 use crate::inputs::Inputs;
 use crate::shared::default_fleet::Sources;
@@ -52,7 +52,9 @@ pub(super) struct Plan {
     pub(super) response_headers: HeaderChanges,
     /// `None`: those of the host.
     pub(super) sources: Option<SourceFilter>,
+    /// `None`: that of the host.
     pub(super) rate: Option<RateLimit>,
+    pub(super) global_rate: global_rate::Limits,
     pub(super) jwt: jwt::Required,
     /// `None`: that of the host.
     pub(super) auth: Option<Arc<AuthorizationPolicy>>,
@@ -68,6 +70,7 @@ impl Plan {
             response_headers: HeaderChanges::default(),
             sources: None,
             rate: None,
+            global_rate: global_rate::Limits::default(),
             jwt: jwt::Required::Nothing,
             auth: None,
         }
@@ -146,7 +149,6 @@ fn plan(
     route: &HttpProxyRoute,
     findings: &mut Findings,
 ) -> Plan {
-    unsupported::of_route(field, route, findings);
     let names = Names {
         namespace: &proxy.meta.namespace,
         service: None,
@@ -169,9 +171,21 @@ fn plan(
     let cookies = cookies::read(field, policies, About::COOKIES, findings);
     let (allow, deny) = (&route.ip_allow_policy, &route.ip_deny_policy);
     let sources = access::sources(field, allow, deny, findings);
-    let rate = route.rate_limit_policy.as_deref();
-    let rate = rate.and_then(|policy| policy.local.as_deref());
-    let rate = rate.and_then(|policy| access::rate(field, policy, findings));
+    let rates = route.rate_limit_policy.as_deref();
+    let rate = rates.and_then(|policy| policy.local.as_deref());
+    let global = rates.and_then(|policy| policy.global.as_deref());
+    let global_rate = match route.services.is_empty() {
+        true => {
+            if global.is_some() {
+                let message = "has no effect, since only forwarded requests are limited; remove it";
+                let field = format!("{field}.rateLimitPolicy.global");
+                findings.warn(About::RATE, &field, message);
+            }
+            global_rate::Limits::default()
+        }
+        false => global_rate::read(reader, of, ("RouteError", field), global, findings),
+    };
+    let rate = rate.and_then(|policy| access::rate(About::RATE, field, policy, findings));
     let jwt = jwt::required(field, route.jwt_verification_policy.as_deref(), findings);
     let auth = authorization::of_route(field, route.auth_policy.as_deref(), findings);
     let actions = [
@@ -209,6 +223,7 @@ fn plan(
         response_headers: response.headers,
         sources,
         rate,
+        global_rate,
         jwt,
         auth,
     }

@@ -5,13 +5,15 @@ use std::sync::Arc;
 use sesame_api::ObjectKey;
 use sesame_engine::{Reader, Table};
 use sesame_model::{
-    Action, HeaderMatch, Redirect, RedirectPort, Route, RouteMatch, RoutePolicy, SourceFilter,
+    Action, GlobalRate, HeaderMatch, Rate, Redirect, RedirectPort, Route, RouteMatch, RoutePolicy,
+    SourceFilter,
 };
 
 use super::authorization::{CONTEXT, Unchecked};
 use super::conditions::{Conditions, Misfit};
 use super::findings::{About, Finding, Findings};
 use super::fragment::Fragment;
+use super::global_rate::Limits;
 use super::host::{Host, Root};
 use super::includes::Tree;
 use super::jwt::Required;
@@ -37,11 +39,17 @@ pub(super) fn rules(
     host: &Host,
 ) -> RouteRules {
     let default = host.jwt.provider(&Required::Default).unwrap_or_default();
+    let rate = host.rate.as_ref().map(|_| Rate::OfHost);
+    let global = Limits::default().or(&host.global_rate);
+    let global = global.unwrap_or_default();
+    let of = |rate, global, jwt| route::shared(policy(host.sources.clone(), rate, global, jwt));
     let mut out = Rules {
         host,
         one_label: wildcards::one_label(&host.fqdn),
-        policy: route::shared(policy(host.sources.clone(), None, None)),
-        with_token: route::shared(policy(host.sources.clone(), None, default.clone())),
+        policy: of(rate.clone(), None, None),
+        unchanged: of(rate.clone(), None, default.clone()),
+        forwarded: of(rate.clone(), global, default.clone()),
+        rate,
         default,
         matches: Vec::new(),
         last: Vec::new(),
@@ -81,6 +89,7 @@ pub(super) fn rules(
         seniority: root.seniority.clone(),
         matches,
         jwt: host.jwt.all.clone(),
+        rate: host.rate.clone(),
         refused: None,
         partially_invalid: None,
         unresolved: None,
@@ -173,7 +182,11 @@ struct Rules<'a> {
     /// The limits of answers.
     policy: Option<Arc<RoutePolicy>>,
     /// The limits of routes without their own.
-    with_token: Option<Arc<RoutePolicy>>,
+    unchanged: Option<Arc<RoutePolicy>>,
+    /// The same for those that forward requests.
+    forwarded: Option<Arc<RoutePolicy>>,
+    /// The limit on the rate of such routes.
+    rate: Option<Rate>,
     /// The provider whose tokens such routes require.
     default: Option<Arc<str>>,
     matches: Vec<RankedMatch>,
@@ -209,11 +222,27 @@ impl Rules<'_> {
         let Ok(jwt) = self.host.jwt.provider(&plan.jwt) else {
             return self.push(rank, requests, None, UNAVAILABLE, permit_insecure, later);
         };
-        let policy = match (&plan.sources, &plan.rate) {
-            (None, None) if jwt == self.default => self.with_token.clone(),
-            (sources, rate) => {
-                let sources = sources.as_ref().or(self.host.sources.as_ref());
-                route::shared(policy(sources.cloned(), rate.clone(), jwt))
+        let forwards = matches!(action, Action::Forward(_));
+        let global = match forwards {
+            true => plan.global_rate.or(&self.host.global_rate),
+            false => Ok(None),
+        };
+        // The statuses say why they can't be enforced.
+        let Ok(global) = global else {
+            return self.push(rank, requests, None, UNAVAILABLE, permit_insecure, later);
+        };
+        let unchanged = plan.sources.is_none()
+            && plan.rate.is_none()
+            && plan.global_rate == Limits::default()
+            && jwt == self.default;
+        let policy = match unchanged {
+            true if forwards => self.forwarded.clone(),
+            true => self.unchanged.clone(),
+            false => {
+                let sources = plan.sources.as_ref().or(self.host.sources.as_ref());
+                let rate = plan.rate.clone().map(Rate::Own);
+                let rate = rate.or_else(|| self.rate.clone());
+                route::shared(policy(sources.cloned(), rate, global, jwt))
             }
         };
         let auth = self.host.auth.as_ref();
@@ -285,10 +314,16 @@ impl Rules<'_> {
 
 fn policy(
     sources: Option<SourceFilter>,
-    rate: Option<sesame_model::RateLimit>,
+    rate: Option<Rate>,
+    global_rate: Option<Arc<GlobalRate>>,
     jwt: Option<Arc<str>>,
 ) -> Option<RoutePolicy> {
-    let policy = RoutePolicy { sources, rate, jwt };
+    let policy = RoutePolicy {
+        sources,
+        rate,
+        global_rate,
+        jwt,
+    };
     (policy != RoutePolicy::default()).then_some(policy)
 }
 

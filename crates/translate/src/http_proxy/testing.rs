@@ -6,7 +6,8 @@ use sesame_api::{Condition, HTTPProxy, Kind, Object, ObjectKey, ObjectStatus, Su
 use sesame_engine::{Batch, Builder, Commit, Engine};
 use sesame_model::{
     Action, BackendName, ClientValidation, FleetAddress, FleetId, FleetState, HeaderMatch,
-    PathMatch, PathRewrite, QueryMatch, Redirect, RedirectPort, Route, TlsMode, ValueMatch,
+    PathMatch, PathRewrite, QueryMatch, Rate, RateLimit, Redirect, RedirectPort, Route, TlsMode,
+    ValueMatch,
 };
 
 use crate::pipeline::{self, Pipeline};
@@ -161,6 +162,25 @@ impl World {
         let mut hosts = hosts.filter(|(key, _)| key.table.port == 80 && *key.domain == *domain);
         let (_, host) = hosts.next().expect("a virtual host");
         Route::clone(&host.routes[0])
+    }
+
+    /// The host's own limit, if a route has it, and the local limit of each route: requests at once, or `host`.
+    pub(super) fn rates(&self, port: u16, domain: &str) -> String {
+        let hosts = self.engine.iter(self.pipeline.outputs.virtual_hosts);
+        let mut hosts = hosts.filter(|(key, _)| key.table.port == port && *key.domain == *domain);
+        let (_, host) = hosts.next().expect("a virtual host");
+        let limit = |of: &RateLimit| (of.requests + of.burst).to_string();
+        let own = host.rate.as_deref().map(limit);
+        let routes = host.routes.iter().map(|route| {
+            let policy = route.policy.as_deref();
+            match policy.and_then(|policy| policy.rate.as_ref()) {
+                None => "none".to_owned(),
+                Some(Rate::OfHost) => "host".to_owned(),
+                Some(Rate::Own(of)) => limit(of),
+            }
+        });
+        let routes = routes.collect::<Vec<_>>().join(", ");
+        format!("{}: {routes}", own.as_deref().unwrap_or("none"))
     }
 
     /// The listeners' chains, one a line.

@@ -8,6 +8,7 @@ mod hosts;
 mod includes;
 mod jwt;
 mod limits;
+mod rates;
 mod routes;
 mod services;
 mod tcp;

@@ -62,6 +62,7 @@ pub(super) fn rules(
             seniority: Seniority::of(Source::Ingress, &ingress.meta),
             matches,
             jwt: None,
+            rate: None,
             refused: None,
             partially_invalid: None,
             unresolved: None,

@@ -12,8 +12,8 @@ use std::sync::Arc;
 use sesame_api::{Kind, ObjectKey, ParentReference};
 use sesame_engine::{Index, Reader, Table};
 use sesame_model::{
-    DestinationKey, ExternalAuth, FleetId, JwtProvider, ListenerKey, PathMatch, Port, Route,
-    RouteTableKey, Transport, VirtualHost, VirtualHostKey,
+    DestinationKey, ExternalAuth, FleetId, JwtProvider, ListenerKey, PathMatch, Port, Rate,
+    RateLimit, Route, RouteTableKey, Transport, VirtualHost, VirtualHostKey,
 };
 
 use crate::problem::Problem;
@@ -36,6 +36,8 @@ pub struct RouteRules {
     pub matches: Vec<RankedMatch>,
     /// The issuers of the tokens that its routes require.
     pub jwt: Option<Arc<[JwtProvider]>>,
+    /// The limit of its routes with [`Rate::OfHost`].
+    pub rate: Option<Arc<RateLimit>>,
     /// Why the whole object is invalid: it has no valid rule.
     pub refused: Option<Problem>,
     /// The errors in its invalid rules, if other rules are valid.
@@ -241,6 +243,7 @@ pub(crate) fn virtual_host(
         fallback: listener.fallback && covering.any_host().is_some_and(default_fleet::is_fallback),
         auth: Box::default(),
         jwt: providers(&objects, &routes).into(),
+        rate: rate(&objects, &routes),
         routes: client_certificates::of_routes(reader, certificates, &port.fleet, routes),
     };
     let checks = match listener.checks {
@@ -311,6 +314,18 @@ fn providers(objects: &[HostObject], routes: &[Arc<Route>]) -> Vec<Arc<[JwtProvi
             .filter_map(|object| object.rules.jwt.clone())
             .collect(),
         false => Vec::new(),
+    }
+}
+
+/// The limit of the host, if it applies to a route. Only HTTPProxies have one, and a host is that of one HTTPProxy.
+fn rate(objects: &[HostObject], routes: &[Arc<Route>]) -> Option<Arc<RateLimit>> {
+    let limited = |route: &Arc<Route>| {
+        let policy = route.policy.as_deref();
+        policy.is_some_and(|policy| policy.rate == Some(Rate::OfHost))
+    };
+    match routes.iter().any(limited) {
+        true => objects.iter().find_map(|object| object.rules.rate.clone()),
+        false => None,
     }
 }
 

@@ -96,6 +96,7 @@ pub(crate) fn read<'a>(
         seniority: Seniority::of(Source::GatewayApi, meta),
         matches: ranked,
         jwt: None,
+        rate: None,
         refused,
         partially_invalid,
         unresolved: Problem::merge(std::mem::take(&mut resolver.problems)),

@@ -7,10 +7,11 @@ use crate::http_proxy::text::{check_value, has_controls, is_token};
 use crate::shared::regex;
 
 /// The parts of requests that can be matched besides headers.
-const PSEUDO_HEADERS: [&str; 4] = [":authority", ":method", ":path", ":scheme"];
+pub(in crate::http_proxy) const PSEUDO_HEADERS: [&str; 4] =
+    [":authority", ":method", ":path", ":scheme"];
 
 /// Reads a condition on a header.
-pub(super) fn header(source: &HeaderMatchCondition) -> Result<HeaderMatch, String> {
+pub(in crate::http_proxy) fn header(source: &HeaderMatchCondition) -> Result<HeaderMatch, String> {
     let name = &*source.name;
     if !is_token(name) && !PSEUDO_HEADERS.contains(&name) {
         return Err(format!("name: {name:?} is not the name of a header"));

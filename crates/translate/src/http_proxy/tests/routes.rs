@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sesame_model::{Action, CrossScheme, OriginMatch};
+use sesame_model::{Action, CrossScheme, OriginMatch, Rate};
 
 use super::super::testing::World;
 use super::{forward, outcome, refused, route};
@@ -141,7 +141,9 @@ fn redirects_and_responses_keep_the_policies_of_the_route() {
         let policy = route.policy.expect("limits");
         let sources = policy.sources.as_ref().expect("sources");
         assert!(!sources.allow && sources.ranges[0].peer);
-        let rate = policy.rate.as_ref().expect("a rate");
+        let Some(Rate::Own(rate)) = &policy.rate else {
+            panic!("{policy:?}");
+        };
         assert_eq!((rate.requests, rate.burst, rate.status), (5, 2, 429));
         assert_eq!(rate.interval, Duration::from_secs(60));
     }
@@ -265,29 +267,28 @@ fn a_wrong_route_leaves_the_others() {
 }
 
 #[test]
-fn unsupported_fields_fail_closed() {
-    let status =
-        refused("services: [{name: one, port: 80}], rateLimitPolicy: {global: {disabled: true}}");
-    assert!(
-        status.contains("spec.routes[0].rateLimitPolicy.global: is not supported yet"),
-        "{status}"
-    );
+fn invalid_policies_of_the_host_refuse_all_its_requests() {
     for (field, name) in [
         (
-            "rateLimitPolicy: {local: {requests: 1, unit: second}}",
+            "corsPolicy: {allowOrigin: ['('], allowMethods: [GET]}",
+            "corsPolicy",
+        ),
+        ("ipDenyPolicy: [{source: Peer, cidr: none}]", "ipDenyPolicy"),
+        (
+            "rateLimitPolicy: {local: {requests: 0, unit: second}}",
             "rateLimitPolicy",
         ),
     ] {
         let world = World::with(&[(
             "a",
             &format!(
-                "{{virtualhost: {{fqdn: a.com, {field}}}, routes: [{{services: [{{name: one, port: 80}}], permitInsecure: true}}]}}"
+                "{{virtualhost: {{fqdn: a.com, {field}}}, routes: [{{services: [{{name: one, port: 80}}]}}]}}"
             ),
         )]);
         assert_eq!(world.routes(80, "a.com"), "/ / -> 503\n", "{field}");
         let status = world.status("a");
         assert!(
-            status.contains(&format!("spec.virtualhost.{name}: is not supported yet")),
+            status.contains(&format!("spec.virtualhost.{name}")),
             "{status}"
         );
     }

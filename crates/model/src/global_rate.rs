@@ -1,0 +1,63 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::{ClusterKey, HeaderMatch};
+
+/// Limits on the rate of requests that a service enforces for all Envoys together. Only forwarded requests are limited.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GlobalRate {
+    /// The service.
+    pub service: Arc<RateService>,
+    /// What the service is asked about; never empty. A request for which none of them applies passes.
+    pub descriptors: Vec<Arc<RateDescriptor>>,
+}
+
+/// A service that implements `envoy.service.ratelimit.v3.RateLimitService`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RateService {
+    /// Its cluster.
+    pub cluster: ClusterKey,
+    /// The domain of all descriptors; never empty.
+    pub domain: Arc<str>,
+    /// The timeout of a call; zero for none.
+    pub timeout: Duration,
+    /// Whether requests pass if the service fails. If false, they get 503.
+    pub fail_open: bool,
+    /// Whether responses have `X-RateLimit-*` headers.
+    pub headers: bool,
+    /// Whether rejected gRPC calls get `RESOURCE_EXHAUSTED` instead of `UNAVAILABLE`.
+    pub resource_exhausted: bool,
+}
+
+/// The entries of a descriptor, in order; never empty. It applies to requests with a value for each of them.
+pub type RateDescriptor = Vec<RateEntry>;
+
+/// An entry of a descriptor.
+#[derive(Clone, Debug, PartialEq)]
+pub enum RateEntry {
+    /// A fixed key and value.
+    Fixed {
+        /// The key.
+        key: String,
+        /// The value.
+        value: String,
+    },
+    /// The value of a header, if the request has it.
+    Header {
+        /// Its name.
+        name: String,
+        /// The key.
+        key: String,
+    },
+    /// The key `header_match` and a fixed value, for some requests.
+    Matching {
+        /// The conditions.
+        headers: Vec<HeaderMatch>,
+        /// Whether it is for requests that satisfy all conditions; if false, it is for all others.
+        expected: bool,
+        /// The value.
+        value: String,
+    },
+    /// The key `remote_address` and the IP address of the client.
+    ClientAddress,
+}

@@ -1,0 +1,250 @@
+//! Limits on the rate of requests that a service enforces for all Envoys together.
+//!
+//! In: the `rateLimitPolicy.global` of a host or a route, and the ExtensionService that the settings name. Out: the
+//! descriptors of requests. Those of the host apply to routes without their own.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sesame_api::{GlobalRateLimitPolicy, RateLimitDescriptorEntry};
+use sesame_engine::Reader;
+use sesame_model::{GlobalRate, RateDescriptor, RateEntry, RateService};
+
+use super::conditions::{PSEUDO_HEADERS, header};
+use super::extensions;
+use super::findings::{About, Findings};
+use super::text::is_token;
+use crate::inputs::Inputs;
+use crate::settings::RateLimitSettings;
+use crate::shared::default_fleet::Sources;
+
+/// The timeout of a call, if the ExtensionService has none.
+const TIMEOUT: Duration = Duration::from_secs(1);
+
+/// The maximum length of the descriptors of a host or a route as JSON, in bytes: each route has a copy of its host's.
+const MAX_BYTES: usize = 4_096;
+
+/// The limits in a policy.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Limits {
+    /// Whether those of the host don't apply to a route.
+    disabled: bool,
+    own: Own,
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+enum Own {
+    #[default]
+    None,
+    Enforced(Arc<GlobalRate>),
+    /// A field is invalid, or the service can't be used.
+    Unusable,
+}
+
+/// Requests must not pass, since their limits are invalid or can't be enforced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Unusable;
+
+impl Limits {
+    /// The limits of a route: its own, or else those of its host.
+    pub(super) fn or(&self, host: &Self) -> Result<Option<Arc<GlobalRate>>, Unusable> {
+        let applied = match &self.own {
+            Own::None if !self.disabled => &host.own,
+            own => own,
+        };
+        match applied {
+            Own::None => Ok(None),
+            Own::Enforced(rate) => Ok(Some(Arc::clone(rate))),
+            Own::Unusable => Err(Unusable),
+        }
+    }
+}
+
+/// Reads the global limits in the rate limit policy of a host or a route. `type_` is the type of errors.
+pub(super) fn read(
+    reader: &mut Reader<'_>,
+    of: (Inputs, Sources),
+    (type_, field): (&'static str, &str),
+    policy: Option<&GlobalRateLimitPolicy>,
+    findings: &mut Findings,
+) -> Limits {
+    let Some(policy) = policy else {
+        return Limits::default();
+    };
+    let field = format!("{field}.rateLimitPolicy.global");
+    let own = match policy.descriptors.is_empty() {
+        true => Own::None,
+        false => own(reader, of, (type_, &field), policy, findings),
+    };
+    Limits {
+        disabled: policy.disabled,
+        own,
+    }
+}
+
+fn own(
+    reader: &mut Reader<'_>,
+    of: (Inputs, Sources),
+    (type_, field): (&'static str, &str),
+    policy: &GlobalRateLimitPolicy,
+    findings: &mut Findings,
+) -> Own {
+    let mut invalid = Findings::default();
+    let descriptors = descriptors(
+        About(type_, "InvalidRateLimitPolicy"),
+        field,
+        policy,
+        &mut invalid,
+    );
+    let valid = invalid.refusals() == 0;
+    for finding in invalid.list {
+        findings.add(finding);
+    }
+    let about = About(type_, "RateLimitServiceNotUsable");
+    let settings = reader.get(of.0.settings, &());
+    let Some(settings) = settings
+        .as_ref()
+        .and_then(|of| of.ingress.rate_limits.as_ref())
+    else {
+        let message = "Sesame has no rate limit service; set one with --rate-limit-service, or remove the field";
+        findings.error(about, field, message);
+        return Own::Unusable;
+    };
+    match service(reader, of.1, settings) {
+        Ok(service) if valid => Own::Enforced(Arc::new(GlobalRate {
+            service: Arc::new(service),
+            descriptors,
+        })),
+        Ok(_) => Own::Unusable,
+        Err(message) if settings.fail_open => {
+            findings.warn(
+                about,
+                field,
+                format!("{message}; requests pass without limits"),
+            );
+            match valid {
+                true => Own::None,
+                false => Own::Unusable,
+            }
+        }
+        Err(message) => {
+            findings.error(about, field, message);
+            Own::Unusable
+        }
+    }
+}
+
+/// The rate limit service.
+fn service(
+    reader: &mut Reader<'_>,
+    sources: Sources,
+    settings: &RateLimitSettings,
+) -> Result<RateService, String> {
+    let name = &settings.service;
+    let extension = extensions::usable(reader, sources.extensions, name)?;
+    if !extension.speaks_grpc() {
+        return Err(format!(
+            "ExtensionService {name} has protocol http/1.1, but a rate limit service needs h2 or h2c"
+        ));
+    }
+    Ok(RateService {
+        cluster: extension.cluster.clone(),
+        domain: Arc::clone(&settings.domain),
+        timeout: extension.timeout.unwrap_or(TIMEOUT),
+        fail_open: settings.fail_open,
+        headers: settings.headers,
+        resource_exhausted: settings.resource_exhausted,
+    })
+}
+
+fn descriptors(
+    about: About,
+    field: &str,
+    policy: &GlobalRateLimitPolicy,
+    findings: &mut Findings,
+) -> Vec<Arc<RateDescriptor>> {
+    let field = format!("{field}.descriptors");
+    let size = serde_json::to_string(&policy.descriptors).map_or(0, |text| text.len());
+    if size > MAX_BYTES {
+        let message = format!(
+            "has {size} bytes as JSON; at most {MAX_BYTES} are allowed, so use shorter texts"
+        );
+        findings.refuse(about, &field, message);
+        return Vec::new();
+    }
+    let mut descriptors = Vec::new();
+    for (index, descriptor) in policy.descriptors.iter().enumerate() {
+        let field = format!("{field}[{index}].entries");
+        if descriptor.entries.is_empty() {
+            findings.refuse(about, &field, "expected at least 1 entry");
+        }
+        let mut entries = Vec::new();
+        for (index, source) in descriptor.entries.iter().enumerate() {
+            match entry(source) {
+                Ok(entry) => entries.push(entry),
+                Err(message) => findings.refuse(about, &format!("{field}[{index}]"), message),
+            }
+        }
+        descriptors.push(Arc::new(entries));
+    }
+    descriptors
+}
+
+fn entry(source: &RateLimitDescriptorEntry) -> Result<RateEntry, String> {
+    let RateLimitDescriptorEntry {
+        generic_key,
+        request_header,
+        request_header_value_match,
+        remote_address,
+    } = source;
+    let some = |part: &str, text: &str| match text.is_empty() {
+        true => Err(format!("{part}: expected a text")),
+        false => Ok(text.to_owned()),
+    };
+    match (
+        generic_key,
+        request_header,
+        request_header_value_match.as_deref(),
+        remote_address,
+    ) {
+        (Some(fixed), None, None, None) => {
+            let key = fixed.key.as_deref().filter(|key| !key.is_empty());
+            Ok(RateEntry::Fixed {
+                key: key.unwrap_or("generic_key").to_owned(),
+                value: some("genericKey.value", &fixed.value)?,
+            })
+        }
+        (None, Some(of), None, None) => {
+            let name = &*of.header_name;
+            if !is_token(name) && !PSEUDO_HEADERS.contains(&name) {
+                return Err(format!(
+                    "requestHeader.headerName: {name:?} is not the name of a header"
+                ));
+            }
+            Ok(RateEntry::Header {
+                name: name.to_ascii_lowercase(),
+                key: some("requestHeader.descriptorKey", &of.descriptor_key)?,
+            })
+        }
+        (None, None, Some(of), None) => {
+            if of.headers.is_empty() {
+                return Err("requestHeaderValueMatch.headers: expected at least 1 condition".to_owned());
+            }
+            let headers = of.headers.iter().enumerate().map(|(index, condition)| {
+                header(condition).map_err(|message| {
+                    format!("requestHeaderValueMatch.headers[{index}]: {message}")
+                })
+            });
+            Ok(RateEntry::Matching {
+                headers: headers.collect::<Result<_, _>>()?,
+                expected: of.expect_match,
+                value: some("requestHeaderValueMatch.value", &of.value)?,
+            })
+        }
+        (None, None, None, Some(_)) => Ok(RateEntry::ClientAddress),
+        _ => Err(
+            "exactly one of genericKey, requestHeader, requestHeaderValueMatch and remoteAddress is required"
+                .to_owned(),
+        ),
+    }
+}
