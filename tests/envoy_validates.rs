@@ -269,12 +269,8 @@ fn every_term_of_the_model_is_valid() {
         domain: "example.com".into(),
     };
     let routes = VirtualHost {
-        listener: None,
-        fallback: false,
-        auth: Box::default(),
-        jwt: Box::default(),
-        rate: None,
         routes: vec![Arc::new(forwarding(&balanced)), Arc::new(answer)],
+        ..VirtualHost::default()
     };
     let hosts = [sesame_envoy::virtual_host(&host, &routes, &mut |port| port)];
     let scripted = true;

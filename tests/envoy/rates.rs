@@ -32,7 +32,7 @@ spec:
   virtualhost:
     fqdn: web.test
     corsPolicy: {allowOrigin: ["*"], allowMethods: [GET]}
-    rateLimitPolicy: {local: {requests: 4, unit: hour, responseStatusCode: 420}}
+    rateLimitPolicy: {local: {requests: 4, unit: hour, responseStatusCode: 431}}
   includes: [{name: child, conditions: [{prefix: /child}]}, {name: missing, conditions: [{prefix: /missing}]}]
   routes:
   - services: [{name: a, port: 80}]
@@ -40,6 +40,7 @@ spec:
     services: [{name: a, port: 80}]
     rateLimitPolicy: {local: {requests: 1, unit: hour}}
   - conditions: [{prefix: /invalid}]
+    services: [{name: missing, port: 80}]
 ---
 apiVersion: projectsesame.io/v1
 kind: HTTPProxy
@@ -51,6 +52,7 @@ apiVersion: networking.k8s.io/v1
 kind: Ingress
 metadata: {name: web}
 spec:
+  ingressClassName: sesame
   rules:
   - host: web.test
     http: {paths: [{path: /ingress, pathType: Prefix, backend: {service: {name: a, port: {number: 80}}}}]}
@@ -73,8 +75,8 @@ spec:
         ("/child", "418"),
         ("/invalid", "503"),
         ("/missing", "502"),
-        ("/", "420"),
-        ("/child", "420"),
+        ("/", "431"),
+        ("/child", "431"),
         ("/own", "429"),
     ];
     check(started.http, &on_web(&counted)).await;

@@ -33,7 +33,8 @@ pub struct Outcome {
     translation: Translation,
 }
 
-/// Decodes and translates objects. As in a cluster, the generation defaults to 1.
+/// Decodes and translates objects. As in a cluster, the generation defaults to 1. If there are objects of Contour's group, its
+/// annotations are read too.
 ///
 /// # Panics
 /// If an object is of a kind that Sesame doesn't read.
@@ -46,6 +47,12 @@ pub fn of(values: &[Value]) -> Outcome {
             Ok(None) => panic!("Sesame does not read this kind: {value}"),
             Err(error) => refused.push(error.to_string()),
         }
+    }
+    if objects
+        .iter()
+        .any(|object: &Object| object.kind().is_of_contour())
+    {
+        objects.iter_mut().for_each(Object::adopt_contour);
     }
     refused.sort();
     Outcome {

@@ -7,7 +7,7 @@
 mod install;
 mod output;
 mod run;
-mod suite;
+pub(crate) mod suite;
 mod table;
 
 use std::fs;

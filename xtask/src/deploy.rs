@@ -65,6 +65,12 @@ pub(crate) fn manifests() -> PathBuf {
     cargo::root().join("deploy/manifests/sesame.yaml")
 }
 
+/// The chart's objects with these values, each as `NAME=VALUE`, in the manifests' namespace.
+pub(crate) fn rendered(values: &[&str]) -> Result<Vec<Value>> {
+    let values: Vec<&str> = values.iter().flat_map(|value| ["--set", *value]).collect();
+    objects(&chart::rendered(&helm::obtain()?, &values)?)
+}
+
 /// Parses YAML documents; empty ones are skipped.
 fn objects(text: &str) -> Result<Vec<Value>> {
     let objects: Vec<Value> = serde_saphyr::from_multiple(text)?;

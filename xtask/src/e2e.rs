@@ -3,6 +3,7 @@
 //! In: names of tests. Out: a line for each, with diagnostics if it failed. The cluster is created for the run and
 //! removed at the end.
 
+mod contour;
 mod drift;
 mod envoys;
 mod experimental;
@@ -16,10 +17,12 @@ mod replicas;
 mod scene;
 mod shop;
 
+use std::fs;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use clap::ValueEnum as _;
+use serde_json::Value;
 
 use self::scene::Scene;
 use crate::deploy;
@@ -53,6 +56,8 @@ enum Test {
     Parameters,
     /// The default fleet serves Ingresses and HTTPProxies, and is removed with the last of them
     Ingress,
+    /// An installation of Contour moves to Sesame, and back
+    Contour,
     /// Edited and deleted fleet objects are restored
     Drift,
     /// Envoys roll out and scale
@@ -133,6 +138,7 @@ impl Test {
             Self::Helm | Self::Manifests | Self::Rights => bail!("this test has already run"),
             Self::Parameters => parameters::chosen(scene),
             Self::Ingress => ingress::ingress(scene),
+            Self::Contour => contour::contour(scene),
             Self::Drift => drift::drift(scene),
             Self::Envoys => envoys::envoys(scene),
             Self::Leader => replicas::leader(scene),
@@ -146,7 +152,13 @@ impl Test {
 
 /// Compares Sesame's permissions with its requests in all previous tests. After a full run, none may be unused.
 fn rights(scene: &Scene, all: bool) -> Result<String> {
-    let verdict = deploy::rbac::compare(&deploy::manifests(), &[scene.cluster.audit_log()], &[])?;
+    // With the permissions for Contour's objects, which one of the tests needs.
+    let objects = deploy::rendered(&["contourCompat=write"])?;
+    let texts: Vec<String> = objects.iter().map(Value::to_string).collect();
+    let folder = tempfile::tempdir().context("cannot create a folder for manifests")?;
+    let manifests = folder.path().join("sesame.yaml");
+    fs::write(&manifests, texts.join("\n---\n"))?;
+    let verdict = deploy::rbac::compare(&manifests, &[scene.cluster.audit_log()], &[])?;
     let good = match all {
         true => verdict.fits(),
         false => verdict.suffices(),

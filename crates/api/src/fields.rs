@@ -96,8 +96,16 @@ static SERVICE_METADATA: Fields = Fields {
     ..Fields::ALL
 };
 
-/// The annotations of Services that Sesame reads.
-const SERVICE_ANNOTATIONS: [&str; 8] = [
+/// The annotations of Services that Sesame reads, with Contour's names for them.
+const SERVICE_ANNOTATIONS: [&str; 16] = [
+    "projectcontour.io/max-connections",
+    "projectcontour.io/max-pending-requests",
+    "projectcontour.io/max-requests",
+    "projectcontour.io/max-retries",
+    "projectcontour.io/per-host-max-connections",
+    "projectcontour.io/upstream-protocol.h2",
+    "projectcontour.io/upstream-protocol.h2c",
+    "projectcontour.io/upstream-protocol.tls",
     "projectsesame.io/max-connections",
     "projectsesame.io/max-pending-requests",
     "projectsesame.io/max-requests",

@@ -12,6 +12,7 @@ use serde_json::Value;
 use crate::backend_tls_policy::BackendTLSPolicy;
 use crate::backend_traffic_policy::XBackendTrafficPolicy;
 use crate::condition;
+use crate::contour::{ContourExtensionService, ContourHTTPProxy, ContourTLSCertificateDelegation};
 use crate::decode::DecodeError;
 use crate::extension_service::ExtensionService;
 use crate::fields::{self, KeptFields};
@@ -69,9 +70,10 @@ pub enum Serving {
     Recent,
 }
 
-/// Generates [`Kind`], [`Object`] and the table from the rows. Missing fields default to `KindInfo::GATEWAY_API`.
+/// Generates [`Kind`], [`Object`] and the table from the rows. A name in parentheses is the kind's name if the type has another.
+/// Missing fields default to `KindInfo::GATEWAY_API`.
 macro_rules! kinds {
-    ($($kind:ident { $($field:ident: $value:expr,)* })+) => {
+    ($($kind:ident $(($name:literal))? { $($field:ident: $value:expr,)* })+) => {
         /// A kind that Sesame can decode. Listings use this order.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[allow(missing_docs, reason = "each variant is the Kubernetes kind of that name")]
@@ -83,7 +85,7 @@ macro_rules! kinds {
         }
 
         static TABLE: [KindInfo; Kind::ALL.len()] = [$(KindInfo {
-            name: stringify!($kind),
+            name: [$($name,)? stringify!($kind)][0],
             $($field: $value,)*
             ..KindInfo::GATEWAY_API
         }),+];
@@ -251,6 +253,22 @@ kinds! {
         plural: "extensionservices",
         status: OWN,
     }
+    ContourHTTPProxy ("HTTPProxy") {
+        api_version: "projectcontour.io/v1",
+        plural: "httpproxies",
+        status: OWN,
+    }
+    ContourTLSCertificateDelegation ("TLSCertificateDelegation") {
+        api_version: "projectcontour.io/v1",
+        plural: "tlscertificatedelegations",
+        status: OWN,
+    }
+    ContourExtensionService ("ExtensionService") {
+        api_version: "projectcontour.io/v1alpha1",
+        versions: &["v1alpha1"],
+        plural: "extensionservices",
+        status: OWN,
+    }
     Ingress {
         api_version: "networking.k8s.io/v1",
         plural: "ingresses",
@@ -370,8 +388,9 @@ impl Kind {
     /// The kind with this `apiVersion` and `kind`, if it is in the table.
     pub fn from_api(api_version: &str, kind: &str) -> Option<Kind> {
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-        let kind = Kind::from_name(kind)?;
-        (kind.group() == group && kind.versions().contains(&version)).then_some(kind)
+        let mut named = Kind::ALL.into_iter().filter(|of| of.as_str() == kind);
+        let kind = named.find(|kind| kind.group() == group)?;
+        kind.versions().contains(&version).then_some(kind)
     }
 
     /// The kind with this group and name, if it is in the table.
@@ -382,15 +401,20 @@ impl Kind {
         }
     }
 
-    /// The kind with this name; names are unique in the table.
+    /// The kind with this name; names are unique in the table, except for those of Contour's kinds, which follow Sesame's own.
     pub(crate) fn from_name(name: &str) -> Option<Kind> {
         Kind::ALL.into_iter().find(|kind| kind.as_str() == name)
     }
 }
 
+/// The kind's name; for those of Contour, with the group, as in kubectl.
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
+        f.write_str(self.as_str())?;
+        match self.is_of_contour() {
+            true => write!(f, ".{}", self.group()),
+            false => Ok(()),
+        }
     }
 }
 
@@ -407,10 +431,12 @@ mod tests {
             );
             assert!(kind.api_version().ends_with(kind.versions()[0]));
             let group = Group::from(kind.group());
-            assert!(!matches!(group, Group::Other(_)), "{kind}");
+            // References name Sesame's own kinds.
+            let named = (!kind.is_of_contour()).then_some(kind);
+            assert_eq!(matches!(group, Group::Other(_)), named.is_none(), "{kind}");
             assert_eq!(
                 Kind::from_group_kind(&group, &KindName::from(kind.as_str())),
-                Some(kind)
+                named
             );
             assert_eq!(Kind::from_group_kind(&Group::from("x"), &kind.into()), None);
             // The API uses English plurals.

@@ -20,6 +20,7 @@ mod backend_tls_policy;
 mod backend_traffic_policy;
 mod check;
 pub mod condition;
+mod contour;
 mod core_kind;
 #[cfg(feature = "schema")]
 pub mod crd;
@@ -71,6 +72,7 @@ pub use backend_traffic_policy::{
 };
 pub use check::{is_header_name, is_hostname, is_precise_hostname};
 pub use condition::{Condition, ConditionStatus, ConditionsStatus, SubCondition};
+pub use contour::{ContourExtensionService, ContourHTTPProxy, ContourTLSCertificateDelegation};
 pub use decode::{DecodeError, PathSegment, decode_value};
 pub use duration::{Duration, InvalidDuration};
 pub use extension_service::{

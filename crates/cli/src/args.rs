@@ -13,6 +13,7 @@ use clap::builder::NonEmptyStringValueParser;
 use clap::{ArgAction, Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::Shell;
 use sesame_api::NamespacedName;
+use sesame_control::serve::ContourCompat;
 use sesame_control::{IngressSettings, RateLimitSettings, Sharding};
 
 pub(crate) use self::cluster::{ServeArgs, StatusArgs, StatusOutput};
@@ -215,9 +216,32 @@ pub(crate) struct IngressArgs {
     /// Respond to rejected gRPC calls with RESOURCE_EXHAUSTED instead of UNAVAILABLE
     #[arg(long, requires = "rate_limit_service")]
     rate_limit_resource_exhausted: bool,
+    /// Read the objects of Contour, of API group projectcontour.io, and its annotations as Sesame's own
+    #[arg(long, value_name = "MODE", value_enum, default_value = "off", num_args = 0..=1, require_equals = true,
+          default_missing_value = "read")]
+    contour_compat: ContourMode,
+}
+
+/// Whether Contour's objects are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ContourMode {
+    /// Ignore them
+    Off,
+    /// Serve them; leave their statuses, and those of Ingresses, to Contour
+    Read,
+    /// Serve them, and write their statuses
+    Write,
 }
 
 impl IngressArgs {
+    pub(crate) fn contour(&self) -> ContourCompat {
+        match self.contour_compat {
+            ContourMode::Off => ContourCompat::Off,
+            ContourMode::Read => ContourCompat::Read,
+            ContourMode::Write => ContourCompat::Write,
+        }
+    }
+
     pub(crate) fn settings(&self) -> IngressSettings {
         IngressSettings {
             class: self.ingress_class.as_str().into(),

@@ -84,6 +84,7 @@ fn config(args: &ServeArgs) -> Result<ServeConfig> {
         replica,
         watch_namespaces: Some(args.watch_namespaces.clone()).filter(|list| !list.is_empty()),
         ingress: args.ingress.settings(),
+        contour: args.ingress.contour(),
         envoys,
         xds: args.xds,
         certificates: args.xds_certificates.clone(),

@@ -42,6 +42,7 @@ impl LocalSettings {
     pub(crate) fn resolve(args: &LocalArgs) -> Result<Self> {
         let envoy = binary::find(args.envoy.as_deref())?;
         let files = FilesConfig {
+            contour: args.ingress.contour().reads(),
             watch: args.watch,
             ..FilesConfig::new(&args.paths)
         };

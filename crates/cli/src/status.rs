@@ -23,7 +23,12 @@ pub(crate) fn run(args: &StatusArgs) -> Result<ExitCode> {
         (Some(namespace), false) => cluster::Scope::Namespace(namespace.clone()),
         (None, false) => cluster::Scope::Current,
     };
-    let statuses = cluster::status_store(args.kubeconfig.as_deref(), &scope, &args.ingress_class);
+    let statuses = cluster::status_store(
+        args.kubeconfig.as_deref(),
+        &scope,
+        &args.ingress_class,
+        args.contour_compat,
+    );
     let status_store = runtime.block_on(statuses)?;
     match args.output {
         StatusOutput::Json => output::print(&status_store.statuses(), Format::Json)?,

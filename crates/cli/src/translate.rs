@@ -44,7 +44,10 @@ impl<'a> List<'a> {
 }
 
 pub(crate) fn run(args: &TranslateArgs) -> Result<ExitCode> {
-    let snapshot = files::load(&FilesConfig::new(&args.paths));
+    let snapshot = files::load(&FilesConfig {
+        contour: args.ingress.contour().reads(),
+        ..FilesConfig::new(&args.paths)
+    });
     report(&snapshot);
     let options = Options {
         port_offset: args.port_offset,

@@ -191,6 +191,40 @@ spec:
 }
 
 #[test]
+fn contours_objects_are_read_only_with_a_flag() {
+    let objects = "\
+apiVersion: projectcontour.io/v1
+kind: HTTPProxy
+metadata: {name: shop, namespace: ns, annotations: {projectcontour.io/ingress.class: contour}}
+spec:
+  virtualhost: {fqdn: shop.example.com}
+  routes: [{directResponsePolicy: {statusCode: 200}}]
+---
+apiVersion: projectcontour.io/v1
+kind: HTTPProxy
+metadata: {name: broken, namespace: ns}
+spec: 5
+";
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("objects.yaml"), objects).unwrap();
+    let path = folder.path().display().to_string();
+    let translate = |flags: &[&str]| {
+        let arguments = ["translate", "-o", "json", "--only", "status"];
+        let output = run(&[&arguments[..], flags, &[&path]].concat());
+        let value: Value = serde_json::from_slice(&output.stdout).unwrap();
+        (output.status.success(), value["items"].clone())
+    };
+    assert_eq!(translate(&[]), (true, Value::Array(Vec::new())));
+    let (complete, items) = translate(&["--contour-compat", "--ingress-class=contour"]);
+    assert!(!complete, "the error in the second object is reported");
+    assert_eq!(items[0]["apiVersion"], "projectcontour.io/v1");
+    assert_eq!(items[0]["kind"], "HTTPProxy");
+    assert_eq!(items[0]["status"]["currentStatus"], "valid");
+    let (_, of_another_class) = translate(&["--contour-compat=write"]);
+    assert_eq!(of_another_class, Value::Array(Vec::new()));
+}
+
+#[test]
 fn bootstrap_prints_a_configuration_for_envoy() {
     let args = [
         "bootstrap",

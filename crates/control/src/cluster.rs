@@ -89,7 +89,8 @@ fn chain(error: &dyn std::error::Error) -> String {
 }
 
 /// Gateways, ListenerSets, routes, Ingresses, HTTPProxies and ExtensionServices with their statuses. `ingress_class` is the name of the
-/// ingress class that Sesame implements: Ingresses and HTTPProxies of other controllers aren't included.
+/// ingress class that Sesame implements: Ingresses and HTTPProxies of other controllers aren't included. `contour`: Contour's objects are
+/// included.
 ///
 /// # Errors
 /// If no API server is configured, or a request fails.
@@ -97,6 +98,7 @@ pub async fn status_store(
     kubeconfig: Option<&Path>,
     scope: &Scope,
     ingress_class: &str,
+    contour: bool,
 ) -> Result<StatusStore, ClusterError> {
     let config = connect(kubeconfig).await?;
     let namespace = match scope {
@@ -108,8 +110,12 @@ pub async fn status_store(
     let status_store = StatusStore::default();
     let now = jiff::Timestamp::now();
     let classes = Classes::read(&client, ingress_class).await?;
-    for kind in Kind::ALL.into_iter().filter(|kind| is_shown(*kind)) {
-        for object in list(&client, kind, namespace.as_deref()).await? {
+    let kinds = sesame_sources::kube::kinds(contour).into_iter();
+    for kind in kinds.filter(|kind| is_shown(*kind)) {
+        for mut object in list(&client, kind, namespace.as_deref()).await? {
+            if contour {
+                object.adopt_contour();
+            }
             if classes.include(&object) {
                 status_store.upsert(&object);
                 status_store.set(&object.key(), status(&object), now);
@@ -163,7 +169,7 @@ impl Classes {
                 let class = ingress.meta.ingress_class(field);
                 class.map_or(self.default, |class| self.names.contains(&class))
             }
-            Object::HTTPProxy(proxy) => {
+            Object::HTTPProxy(proxy) | Object::ContourHTTPProxy(proxy) => {
                 let field = proxy.spec.ingress_class_name.as_ref();
                 let class = proxy.meta.ingress_class(field);
                 class.is_none_or(|class| *class == *self.name)
@@ -220,10 +226,11 @@ async fn list(
 
 /// Whether the statuses of other kinds are shown even without permission to read this one.
 fn is_optional(kind: Kind) -> bool {
-    matches!(
-        kind,
-        Kind::XListenerSet | Kind::HTTPProxy | Kind::ExtensionService | Kind::IngressClass
-    )
+    kind.is_of_contour()
+        || matches!(
+            kind,
+            Kind::XListenerSet | Kind::HTTPProxy | Kind::ExtensionService | Kind::IngressClass
+        )
 }
 
 /// The object, if it is valid: an invalid object has no status from Sesame.
@@ -247,10 +254,10 @@ fn status(object: &Object) -> Option<ObjectStatus> {
         Object::Ingress(ingress) => {
             return Some(ObjectStatus::Ingress(ingress.status.clone().into()));
         }
-        Object::HTTPProxy(proxy) => {
+        Object::HTTPProxy(proxy) | Object::ContourHTTPProxy(proxy) => {
             return Some(ObjectStatus::HttpProxy(proxy.status.clone().into()));
         }
-        Object::ExtensionService(extension) => {
+        Object::ExtensionService(extension) | Object::ContourExtensionService(extension) => {
             return Some(ObjectStatus::Conditions(extension.status.clone().into()));
         }
         _ => {}

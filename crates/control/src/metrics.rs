@@ -147,7 +147,7 @@ impl Metrics {
 
     /// Changes the number of objects of a kind.
     pub(crate) fn object(&self, kind: Kind, by: i64) {
-        let kind = kind.as_str().to_owned();
+        let kind = kind.to_string();
         self.objects.get_or_create(&KindLabels { kind }).inc_by(by);
     }
 

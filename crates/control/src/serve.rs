@@ -19,7 +19,7 @@ mod unmanaged;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use sesame_api::NamespacedName;
+use sesame_api::{Kind, NamespacedName};
 use sesame_envoy::Sharding;
 use sesame_translate::settings::IngressSettings;
 use tokio::sync::watch;
@@ -47,6 +47,8 @@ pub struct ServeConfig {
     pub watch_namespaces: Option<Vec<String>>,
     /// Settings of Ingresses and HTTPProxies.
     pub ingress: IngressSettings,
+    /// Whether Contour's objects are served.
+    pub contour: ContourCompat,
     /// How Envoys run.
     pub envoys: Envoys,
     /// Address of the xDS server.
@@ -76,6 +78,39 @@ impl ServeConfig {
             namespaces.push(self.namespace.clone());
         }
         Some(namespaces)
+    }
+}
+
+/// Whether Contour's objects and annotations are read as Sesame's own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ContourCompat {
+    /// No.
+    #[default]
+    Off,
+    /// Yes, but their statuses, and those of Ingresses, are left to Contour.
+    Read,
+    /// Yes, and their statuses are written.
+    Write,
+}
+
+impl ContourCompat {
+    /// Whether Contour's objects are read.
+    pub fn reads(self) -> bool {
+        self != ContourCompat::Off
+    }
+
+    /// The kinds whose statuses Contour writes.
+    fn unwritten(self) -> &'static [Kind] {
+        const SERVED_BY_CONTOUR: &[Kind] = &[
+            Kind::ContourHTTPProxy,
+            Kind::ContourTLSCertificateDelegation,
+            Kind::ContourExtensionService,
+            Kind::Ingress,
+        ];
+        match self {
+            ContourCompat::Read => SERVED_BY_CONTOUR,
+            ContourCompat::Off | ContourCompat::Write => &[],
+        }
     }
 }
 

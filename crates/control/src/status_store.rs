@@ -78,7 +78,13 @@ enum SpecSummary {
 
 /// Whether the store has a summary of objects of a kind.
 pub(crate) fn is_shown(kind: Kind) -> bool {
-    let others = [Kind::Ingress, Kind::HTTPProxy, Kind::ExtensionService];
+    let others = [
+        Kind::Ingress,
+        Kind::HTTPProxy,
+        Kind::ContourHTTPProxy,
+        Kind::ExtensionService,
+        Kind::ContourExtensionService,
+    ];
     kind.has_listeners() || kind.is_route() || others.contains(&kind)
 }
 
@@ -136,10 +142,12 @@ impl StatusStore {
             Object::Ingress(ingress) => {
                 SpecSummary::Ingress(Box::new(IngressSummary::of_ingress(ingress)))
             }
-            Object::HTTPProxy(proxy) => {
+            Object::HTTPProxy(proxy) | Object::ContourHTTPProxy(proxy) => {
                 SpecSummary::Ingress(Box::new(IngressSummary::of_http_proxy(proxy)))
             }
-            Object::ExtensionService(_) => SpecSummary::Ingress(Box::default()),
+            Object::ExtensionService(_) | Object::ContourExtensionService(_) => {
+                SpecSummary::Ingress(Box::default())
+            }
             object => match (object.as_listener_set(), object.as_route()) {
                 (Some(set), _) => SpecSummary::ListenerSet(Box::new(ListenerSetSummary {
                     gateway: set.spec.parent_ref.resolve(&set.meta.namespace),

@@ -323,7 +323,7 @@ pub(crate) fn any_route() -> impl Strategy<Value = Route> {
         .prop_map(
             |(path, action, method, with_cors, with_session, share, auth)| {
                 let mut route = route(path, action);
-                route.matches.method = method.map(str::to_owned);
+                route.matches.method = method.map(Into::into);
                 route.matches.share = share.map(PartsPerMillion);
                 route.cors = with_cors.then(|| Arc::new(cors()));
                 route.session = with_session.then(|| Arc::new(cookie()));

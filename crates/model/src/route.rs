@@ -50,7 +50,7 @@ pub struct VirtualHostKey {
 }
 
 /// The routes of one domain.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct VirtualHost {
     /// On a TLS port, the hostname of the listener, or `*`: requests on connections of other listeners get 421.
     pub listener: Option<Arc<str>>,

@@ -45,6 +45,8 @@ use crate::change::Change;
 pub struct FilesConfig {
     /// Folders and files; `-` is standard input, which is read once.
     pub paths: Vec<PathBuf>,
+    /// Whether Contour's objects and annotations are read as Sesame's own.
+    pub contour: bool,
     /// Whether [`watch`] continues after the first read.
     pub watch: bool,
     /// The interval at which all files are polled by stat, for file systems without events. Polling takes at most 2 %
@@ -59,6 +61,7 @@ impl FilesConfig {
     pub fn new(paths: impl IntoIterator<Item = impl Into<PathBuf>>) -> Self {
         Self {
             paths: paths.into_iter().map(Into::into).collect(),
+            contour: false,
             watch: true,
             rescan: Duration::from_secs(2),
             limits: Limits::default(),

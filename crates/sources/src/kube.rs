@@ -73,7 +73,7 @@ pub struct WatchConfig {
     /// Watch only these namespaces, and only objects in them; `None` watches all. Other cluster-scoped kinds are always
     /// watched.
     pub namespaces: Option<Vec<String>>,
-    /// The kinds to watch.
+    /// The kinds to watch. If Contour's are among them, its annotations are read as Sesame's own.
     pub kinds: Vec<Kind>,
     /// The Secret that HTTPProxies refer to by enabling the fallback certificate.
     pub fallback_certificate: Option<NamespacedName>,
@@ -84,16 +84,24 @@ pub struct WatchConfig {
 }
 
 impl Default for WatchConfig {
-    /// All kinds in all namespaces.
+    /// All kinds except Contour's, in all namespaces.
     fn default() -> Self {
         Self {
             namespaces: None,
-            kinds: Kind::ALL.to_vec(),
+            kinds: kinds(false),
             fallback_certificate: None,
             retry: RetryDelays::default(),
             counters: Arc::default(),
         }
     }
+}
+
+/// All kinds, with or without those of Contour.
+pub fn kinds(contour: bool) -> Vec<Kind> {
+    let kinds = Kind::ALL.into_iter();
+    kinds
+        .filter(|kind| contour || !kind.is_of_contour())
+        .collect()
 }
 
 /// A change in the cluster, or in the connection to it.

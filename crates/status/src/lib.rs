@@ -13,7 +13,7 @@ mod write;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use sesame_api::{LiveStatus, ObjectKey, ObjectStatus};
+use sesame_api::{Kind, LiveStatus, ObjectKey, ObjectStatus};
 use tokio::sync::Notify;
 
 use self::queue::{INITIAL_DELAY, Queue};
@@ -31,6 +31,8 @@ pub struct WriterConfig {
     pub field_manager: String,
     /// Maximum number of concurrent writes.
     pub concurrency: usize,
+    /// Kinds whose statuses are left to another controller.
+    pub unwritten: &'static [Kind],
 }
 
 impl WriterConfig {
@@ -40,6 +42,7 @@ impl WriterConfig {
             controller_name: controller_name.into(),
             field_manager: "sesame".to_owned(),
             concurrency: 16,
+            unwritten: &[],
         }
     }
 }
@@ -48,6 +51,7 @@ impl WriterConfig {
 #[derive(Clone, Debug)]
 pub struct Writer {
     shared: Arc<Shared>,
+    unwritten: &'static [Kind],
 }
 
 #[derive(Debug)]
@@ -79,12 +83,13 @@ pub fn start(
         queue: Mutex::new(queue),
         changed: Notify::new(),
     });
+    let unwritten = config.unwritten;
     let task = WriterTask {
         shared: shared.clone(),
         counters,
         sender: write::Sender { client, config },
     };
-    (Writer { shared }, task)
+    (Writer { shared, unwritten }, task)
 }
 
 impl Writer {
@@ -94,12 +99,16 @@ impl Writer {
     /// such entries; instead, the conditions and fields that this process wrote are removed, unless another client has
     /// changed them since.
     pub fn set_desired(&self, key: ObjectKey, status: Option<ObjectStatus>) {
-        self.update(|queue, now| queue.set_desired(key, status, now));
+        if !self.unwritten.contains(&key.kind) {
+            self.update(|queue, now| queue.set_desired(key, status, now));
+        }
     }
 
     /// Sets the live status of an object; `None` if the object was deleted.
     pub fn set_live(&self, key: ObjectKey, live: Option<LiveStatus>) {
-        self.update(|queue, now| queue.set_live(key, live, now));
+        if !self.unwritten.contains(&key.kind) {
+            self.update(|queue, now| queue.set_live(key, live, now));
+        }
     }
 
     /// Sets whether this replica leads; initially false. Only the leader writes. A new leader compares every object.

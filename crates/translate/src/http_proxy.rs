@@ -53,6 +53,7 @@ use self::includes::Tree;
 use self::tcp::TcpTargets;
 use crate::inputs::Inputs;
 use crate::shared::connections::Backends;
+use crate::shared::contour;
 use crate::shared::default_fleet::{self, Contribution, Sources};
 use crate::shared::hosts::{AttachedHost, Attachments};
 use crate::shared::jwks::JwksEntry;
@@ -112,6 +113,9 @@ pub(crate) fn read(b: &mut Builder, inputs: &Inputs) -> Read {
         "our http_proxies",
         inputs.http_proxies,
         move |reader, key: &ObjectKey| {
+            if contour::is_superseded(reader, inputs.http_proxies, key) {
+                return None;
+            }
             let proxy = reader.get(inputs.http_proxies, key)?;
             let settings = reader.get(inputs.settings, &())?;
             let ours = class::is_ours(&settings, &proxy);
@@ -336,11 +340,18 @@ pub(crate) fn statuses(
     addresses: Table<(), LoadBalancerStatus>,
 ) -> Table<ObjectKey, ObjectStatus> {
     let inputs = *inputs;
-    b.derive(
+    let served = b.derive(
         "http_proxy status",
         stages.ours,
         move |reader, key: &ObjectKey| status_of(reader, &inputs, stages, overlaps, addresses, key),
-    )
+    );
+    let superseded = contour::statuses(
+        b,
+        ("contour's http_proxies", "superseded http_proxy"),
+        inputs.http_proxies,
+        |proxy| ObjectStatus::HttpProxy(status::superseded(proxy)),
+    );
+    b.union("http_proxy statuses", [served, superseded])
 }
 
 fn status_of(
@@ -351,7 +362,7 @@ fn status_of(
     addresses: Table<(), LoadBalancerStatus>,
     key: &ObjectKey,
 ) -> Option<ObjectStatus> {
-    debug_assert_eq!(key.kind, Kind::HTTPProxy);
+    debug_assert!(key.kind.is_http_proxy());
     let proxy = reader.get(inputs.http_proxies, key)?;
     let fragment = reader.get(stages.fragments, key)?;
     let mut findings = fragment.findings.to_vec();

@@ -1,12 +1,13 @@
 //! Shared by all configuration sources: listeners, ports, hosts, connections and datagrams, which merge the rows of
 //! all sources; the fleet of objects without a Gateway; hostnames and wildcards, references, grants and delegations, certificates,
 //! client certificates, CAs, lists of revoked certificates, keys of tokens, Services and their annotations, the Services
-//! of XBackends; durations and expressions; external authorization.
+//! of XBackends; durations and expressions; external authorization; objects of Contour's group.
 
 pub(crate) mod authorities;
 pub mod certificates;
 pub(crate) mod client_certificates;
 pub(crate) mod connections;
+pub(crate) mod contour;
 pub(crate) mod covering;
 pub(crate) mod datagrams;
 pub(crate) mod default_fleet;

@@ -78,6 +78,19 @@
 - apiGroups: [projectsesame.io]
   resources: [extensionservices/status, httpproxies/status]
   verbs: [patch]
+{{- if ne .Values.contourCompat "off" }}
+- apiGroups: [projectcontour.io]
+  resources: [extensionservices, httpproxies, tlscertificatedelegations]
+  verbs: [list, watch]
+{{- end }}
+{{- if eq .Values.contourCompat "write" }}
+- apiGroups: [projectcontour.io]
+  resources: [extensionservices, httpproxies]
+  verbs: [get]
+- apiGroups: [projectcontour.io]
+  resources: [extensionservices/status, httpproxies/status]
+  verbs: [patch]
+{{- end }}
 # Backends, and the objects that Gateways, policies and HTTPProxies reference: certificates, CA bundles, parameters.
 # Sesame writes the Services of XBackends.
 - apiGroups: [""]

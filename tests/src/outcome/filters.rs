@@ -6,7 +6,7 @@ use super::{Constants, Fields};
 use crate::yaml::Node;
 
 /// The filters that only checked hosts enable.
-const OF_CHECKED_HOSTS: [&str; 5] = [
+const OF_CHECKED_HOSTS: [&str; 6] = [
     "auth.route",
     "cookies.changes",
     "envoy.filters.http.cors",

@@ -89,7 +89,14 @@ pub(crate) fn obtain() -> Result<Suite> {
     Ok(Suite { home })
 }
 
-fn build(go: &Go, module: &Path, how: &[&str], package: &str, path: &Path) -> Result<()> {
+/// Builds a package of a module.
+pub(crate) fn build(
+    go: &Go,
+    module: &Path,
+    how: &[&str],
+    package: &str,
+    path: &Path,
+) -> Result<()> {
     let mut command = go.command(module, how);
     command
         .args(["-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o"])
@@ -139,7 +146,7 @@ fn images(manifest: &str) -> impl Iterator<Item = &str> {
 }
 
 /// A hash of the module's files and the Go version.
-fn fingerprint(module: &Path) -> Result<String> {
+pub(crate) fn fingerprint(module: &Path) -> Result<String> {
     let unreadable = || format!("cannot read {}", module.display());
     let files = fs::read_dir(module).with_context(unreadable)?;
     let mut paths = files

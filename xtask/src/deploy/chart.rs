@@ -26,11 +26,13 @@ const NAMESPACE: &str = "sesame-system";
 /// Renders the chart with all values files in the repository, and writes or compares the manifests.
 pub(super) fn run(helm: &Path, check: bool) -> Result<()> {
     let step = Step::new("Rendering the chart");
-    let manifests = rendered(helm, None)?;
+    let manifests = rendered(helm, &["--set", "createNamespace=true"])?;
     let mut problems = problems("the chart's default values", &manifests)?;
     for values in other_values()? {
         let name = values.file_name().unwrap_or_default().to_string_lossy();
-        problems.extend(self::problems(&name, &rendered(helm, Some(&values))?)?);
+        let path = values.to_str().context("a path is not UTF-8")?;
+        let manifests = rendered(helm, &["--values", path])?;
+        problems.extend(self::problems(&name, &manifests)?);
     }
     step.done();
     for problem in &problems {
@@ -64,8 +66,8 @@ fn problems(values: &str, manifests: &str) -> Result<Vec<String>> {
         .collect())
 }
 
-/// Renders the chart in its namespace, with default values or other values.
-fn rendered(helm: &Path, values: Option<&Path>) -> Result<String> {
+/// Renders the chart in its namespace, with arguments for values.
+pub(super) fn rendered(helm: &Path, values: &[&str]) -> Result<String> {
     // Isolated from the user's settings and plugins.
     let home = tempfile::tempdir().context("cannot create a folder for Helm")?;
     let mut command = Command::new(helm);
@@ -83,10 +85,7 @@ fn rendered(helm: &Path, values: Option<&Path>) -> Result<String> {
         "--namespace",
         NAMESPACE,
     ]);
-    match values {
-        Some(file) => command.arg("--values").arg(file),
-        None => command.args(["--set", "createNamespace=true"]),
-    };
+    command.args(values);
     let output = command.output().context("cannot run Helm")?;
     ensure!(
         output.status.success(),

@@ -136,6 +136,9 @@ pub(crate) struct StatusArgs {
     /// Name of the ingress class that Sesame implements; others' Ingresses and HTTPProxies are not shown
     #[arg(long, value_name = "NAME", default_value = sesame_control::INGRESS_CLASS)]
     pub(crate) ingress_class: String,
+    /// Also show Contour's HTTPProxies and ExtensionServices
+    #[arg(long)]
+    pub(crate) contour_compat: bool,
     /// Kubeconfig [default: KUBECONFIG, else ~/.kube/config]
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) kubeconfig: Option<PathBuf>,

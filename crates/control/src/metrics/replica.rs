@@ -46,7 +46,10 @@ impl ReplicaMetrics {
         let kinds = Kind::ALL.into_iter().filter(|kind| kind.has_status());
         let writes = kinds.flat_map(|kind| WriteResult::ALL.map(|result| (kind, result)));
         let counts = writes.map(|(kind, result)| {
-            let labels = [("kind", kind.as_str()), ("result", result.as_str())];
+            let labels = [
+                ("kind", kind.to_string()),
+                ("result", result.as_str().to_owned()),
+            ];
             (labels, self.counters.writes(kind, result))
         });
         let help = "Status writes to the API server, by kind and result";

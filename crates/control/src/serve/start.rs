@@ -8,7 +8,6 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use sesame_api::Kind;
 use sesame_fleet::kube as fleets;
 use sesame_fleet::kube::identity;
 use sesame_fleet::kube::pod_services::{self, PodServiceFailures};
@@ -126,7 +125,10 @@ impl Serve {
         let counters = Arc::new(Counters::default());
         let (statuses, status_writer) = sesame_status::start(
             client.clone(),
-            sesame_status::WriterConfig::new(CONTROLLER_NAME),
+            sesame_status::WriterConfig {
+                unwritten: config.contour.unwritten(),
+                ..sesame_status::WriterConfig::new(CONTROLLER_NAME)
+            },
             Arc::clone(&counters),
         );
         spawner.spawn(status_writer.run(stop.clone()));
@@ -215,7 +217,7 @@ impl Serve {
         let (watch_sender, watch_events) = mpsc::channel(WATCH_EVENTS);
         let watch_config = WatchConfig {
             namespaces: config.watch_namespaces.clone(),
-            kinds: Kind::ALL.to_vec(),
+            kinds: source::kinds(config.contour.reads()),
             fallback_certificate: config.ingress.fallback_certificate.clone(),
             ..WatchConfig::default()
         };

@@ -4,7 +4,9 @@
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
+mod contour;
 mod default_fleet;
+mod resource;
 mod rig;
 
 use serde_json::json;

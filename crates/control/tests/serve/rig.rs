@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use base64::prelude::{BASE64_STANDARD, Engine as _};
-use kube::api::{ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams};
+use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams};
 use kube::{Api, Client};
 use serde_json::{Value, json};
 use sesame_control::cluster::{ClusterError, Scope, status_store};
-use sesame_control::serve::{Envoys, Serve, ServeConfig};
+use sesame_control::serve::{ContourCompat, Envoys, Serve, ServeConfig};
 use sesame_control::status_store::StatusStore;
 use sesame_control::{INGRESS_CLASS, IngressSettings, Sharding};
 use sesame_testkit::api_server::{ApiServer, Channel};
@@ -22,6 +22,8 @@ use sesame_xds::ResourceType;
 use tempfile::TempDir;
 use tokio::sync::OnceCell;
 use tokio::time::{Instant, sleep};
+
+use crate::resource::resource;
 
 /// Longer than any step takes, even on a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -54,39 +56,6 @@ pub(crate) fn condition<'a>(status: &'a Value, type_: &str) -> &'a str {
         .next()
         .and_then(|c| c["status"].as_str())
         .unwrap_or("")
-}
-
-fn resource(plural: &str) -> ApiResource {
-    let (group, version, kind) = match plural {
-        "gatewayclasses" => ("gateway.networking.k8s.io", "v1", "GatewayClass"),
-        "gateways" => ("gateway.networking.k8s.io", "v1", "Gateway"),
-        "httpproxies" => ("projectsesame.io", "v1", "HTTPProxy"),
-        "ingresses" => ("networking.k8s.io", "v1", "Ingress"),
-        "events" => ("events.k8s.io", "v1", "Event"),
-        "xlistenersets" => ("gateway.networking.x-k8s.io", "v1alpha1", "XListenerSet"),
-        "xbackends" => ("gateway.networking.x-k8s.io", "v1alpha1", "XBackend"),
-        "resourcequotas" => ("", "v1", "ResourceQuota"),
-        "httproutes" => ("gateway.networking.k8s.io", "v1", "HTTPRoute"),
-        "udproutes" => ("gateway.networking.k8s.io", "v1", "UDPRoute"),
-        "services" => ("", "v1", "Service"),
-        "secrets" => ("", "v1", "Secret"),
-        "configmaps" => ("", "v1", "ConfigMap"),
-        "namespaces" => ("", "v1", "Namespace"),
-        "endpointslices" => ("discovery.k8s.io", "v1", "EndpointSlice"),
-        "deployments" => ("apps", "v1", "Deployment"),
-        "customresourcedefinitions" => ("apiextensions.k8s.io", "v1", "CustomResourceDefinition"),
-        other => panic!("{other}"),
-    };
-    ApiResource {
-        group: group.to_owned(),
-        version: version.to_owned(),
-        api_version: match group {
-            "" => version.to_owned(),
-            _ => format!("{group}/{version}"),
-        },
-        kind: kind.to_owned(),
-        plural: plural.to_owned(),
-    }
 }
 
 async fn define(server: &ApiServer) {
@@ -345,7 +314,7 @@ impl Rig {
     /// What `sesame status` shows.
     pub(crate) async fn statuses(&self) -> Result<StatusStore, ClusterError> {
         let kubeconfig = self.files.path().join("kubeconfig");
-        status_store(Some(&kubeconfig), &Scope::All, INGRESS_CLASS).await
+        status_store(Some(&kubeconfig), &Scope::All, INGRESS_CLASS, false).await
     }
 
     /// Names of the objects that Sesame has created for a Gateway.
@@ -412,6 +381,11 @@ impl Rig {
 
     /// A replica of Sesame.
     pub(crate) async fn replica(&self, name: &str) -> Serve {
+        self.replica_beside_contour(name, ContourCompat::Off).await
+    }
+
+    /// A replica of Sesame, which may read Contour's objects.
+    pub(crate) async fn replica_beside_contour(&self, name: &str, contour: ContourCompat) -> Serve {
         let local: SocketAddr = "127.0.0.1:0".parse().unwrap();
         let config = ServeConfig {
             kubeconfig: Some(self.files.path().join("kubeconfig")),
@@ -419,6 +393,7 @@ impl Rig {
             replica: name.to_owned(),
             watch_namespaces: Some(vec![self.namespace.clone()]),
             ingress: IngressSettings::default(),
+            contour,
             envoys: Envoys::Managed {
                 envoy_image: "envoy:test".to_owned(),
                 sidecar_image: "sesame:test".to_owned(),

@@ -255,12 +255,8 @@ fn table_key(index: u8) -> RouteTableKey {
 
 fn plain_host(status: u16) -> VirtualHost {
     VirtualHost {
-        listener: None,
-        fallback: false,
-        auth: Box::default(),
-        jwt: Box::default(),
-        rate: None,
         routes: vec![Arc::new(Route::respond_to_all(status))],
+        ..VirtualHost::default()
     }
 }
 
@@ -570,17 +566,7 @@ fn removing_all_rows_removes_all_resources() {
     let ops = |here: bool| {
         vec![
             Op::Table(0, here.then_some(2)),
-            Op::Host(
-                0,
-                here.then(|| VirtualHost {
-                    listener: None,
-                    fallback: false,
-                    auth: Box::default(),
-                    jwt: Box::default(),
-                    rate: None,
-                    routes: vec![],
-                }),
-            ),
+            Op::Host(0, here.then(VirtualHost::default)),
             Op::Cluster(0, here.then_some(true)),
             Op::Endpoints(0, here.then(|| vec![1])),
             Op::FleetCluster(0, 0, here),

@@ -107,10 +107,8 @@ mod tests {
         }));
         let route = route(prefix("/"), Action::Forward(Box::new(forward)));
         let host = VirtualHost {
-            listener: None,
-            auth: Box::default(),
-            jwt: Box::default(),
             routes: vec![Arc::new(route)],
+            ..VirtualHost::default()
         };
         let key = VirtualHostKey {
             table: table_key(),

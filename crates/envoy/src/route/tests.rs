@@ -18,12 +18,8 @@ fn host_with(domain: &str, routes: Vec<Route>) -> pb::VirtualHost {
         domain: domain.into(),
     };
     let host = VirtualHost {
-        listener: None,
-        fallback: false,
-        auth: Box::default(),
-        jwt: Box::default(),
-        rate: None,
         routes: routes.into_iter().map(Arc::new).collect(),
+        ..VirtualHost::default()
     };
     virtual_host(&key, &host, &mut |port| port)
 }
@@ -62,7 +58,7 @@ fn a_simple_route_sets_only_non_default_fields() {
 #[test]
 fn all_kinds_of_matches_are_encoded() {
     let mut route = route(PathMatch::Regex("/a+".to_owned()), Action::Respond(204));
-    route.matches.method = Some("GET".to_owned());
+    route.matches.method = Some("GET".into());
     route.matches.headers = vec![
         HeaderMatch {
             name: "Host".to_owned(),
@@ -107,7 +103,7 @@ fn the_root_prefix_with_a_full_share_matches_everything() {
 fn zero_weights_are_omitted_and_targets_keep_their_settings() {
     let mut special = target("a", 3);
     special.request_headers.set = vec![("x-to".to_owned(), "a".to_owned())];
-    special.host_rewrite = Some("a.host".to_owned());
+    special.host_rewrite = Some("a.host".into());
     let action = forwarded(forward(vec![special, target("b", 1), target("c", 0)]));
     assert_eq!(
         action["weighted_clusters"]["clusters"],
@@ -423,15 +419,11 @@ fn redirects_use_the_ports_that_clients_see() {
             domain: "example.com".into(),
         };
         let host = VirtualHost {
-            listener: None,
-            fallback: false,
-            auth: Box::default(),
-            jwt: Box::default(),
-            rate: None,
             routes: vec![Arc::new(route(
                 prefix("/a"),
                 Action::Redirect(Box::new(redirect)),
             ))],
+            ..VirtualHost::default()
         };
         let out = to_json(&virtual_host(&key, &host, &mut |port| port + 1000)).unwrap();
         assert_eq!(out["routes"][0]["redirect"]["port_redirect"], shown);
@@ -469,7 +461,7 @@ fn a_route_with_cors_and_a_method_also_matches_preflights() {
         })
     );
 
-    base.matches.method = Some("PUT".to_owned());
+    base.matches.method = Some("PUT".into());
     let routes = routes_of("*", vec![base.clone()]);
     assert_eq!(routes.len(), 2);
     assert_eq!(
@@ -544,10 +536,8 @@ fn requests_on_connections_of_other_listeners_are_misdirected() {
         let host = VirtualHost {
             listener: Some("*.com".into()),
             fallback,
-            auth: Box::default(),
-            jwt: Box::default(),
-            rate: None,
             routes: routes.collect(),
+            ..VirtualHost::default()
         };
         to_json(&virtual_host(&key, &host, &mut |port| port)).unwrap()
     };

@@ -30,6 +30,25 @@ pub(super) struct Parsed {
     pub(super) invalid: Vec<Invalid>,
 }
 
+impl Parsed {
+    /// Replaces Contour's names by Sesame's.
+    pub(super) fn adopt_contour(&mut self) {
+        let objects = self.found.iter_mut();
+        for object in objects.filter_map(|found| found.object.as_mut()) {
+            object.adopt_contour();
+        }
+    }
+
+    /// Removes Contour's objects.
+    pub(super) fn remove_contour(&mut self) {
+        self.found.retain(|found| !found.key.kind.is_of_contour());
+        self.invalid.retain(|invalid| {
+            let key = invalid.key.as_ref();
+            key.is_none_or(|key| !key.kind.is_of_contour())
+        });
+    }
+}
+
 /// A valid object.
 #[derive(Debug)]
 pub(super) struct Found {
@@ -187,6 +206,7 @@ impl Reader<'_> {
         let group = api_version.rsplit_once('/').map_or("", |(group, _)| group);
         let meant = Kind::ALL
             .into_iter()
+            .filter(|known| !known.is_of_contour())
             .find(|known| known.group() == group && known.as_str().eq_ignore_ascii_case(kind));
         let Some(meant) = meant else {
             return;

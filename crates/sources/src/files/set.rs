@@ -366,7 +366,11 @@ impl FileSet {
                 None => created,
             },
         };
-        let parsed = decode::parse(path, text, format, &self.config.limits, &known);
+        let mut parsed = decode::parse(path, text, format, &self.config.limits, &known);
+        match self.config.contour {
+            true => parsed.adopt_contour(),
+            false => parsed.remove_contour(),
+        }
         self.update(path, &mut file, parsed, touched);
         self.files.insert(path.clone(), file);
     }

@@ -24,10 +24,11 @@ const FETCH_GRACE: Duration = Duration::from_secs(25);
 
 /// The kinds that own fleets or keep the default fleet. Until all have been read, a fleet that no object needs is not
 /// necessarily an orphan.
-const FLEET_OWNERS: [Kind; 5] = [
+const FLEET_OWNERS: [Kind; 6] = [
     Kind::GatewayClass,
     Kind::Gateway,
     Kind::HTTPProxy,
+    Kind::ContourHTTPProxy,
     Kind::Ingress,
     Kind::IngressClass,
 ];
@@ -114,6 +115,8 @@ pub(super) fn metadata_only(kind: Kind) -> bool {
 #[derive(Debug)]
 pub(super) struct Hub {
     watchers: Vec<Watcher>,
+    /// Whether Contour's annotations are read.
+    contour: bool,
     references: References,
     outbox: Outbox,
     failures: Failures,
@@ -138,8 +141,10 @@ impl Hub {
             ready: metadata_only(kind),
             read: false,
         };
+        let watchers: Vec<Watcher> = watchers.into_iter().map(watcher).collect();
         Self {
-            watchers: watchers.into_iter().map(watcher).collect(),
+            contour: watchers.iter().any(|watcher| watcher.kind.is_of_contour()),
+            watchers,
             references: References::default(),
             outbox: Outbox::default(),
             failures: Failures::default(),
@@ -256,9 +261,12 @@ impl Hub {
                 self.failures.end(&subject, &[FailureReason::Unreadable]);
                 self.connected(number);
             }
-            Update::Applied(object) => {
+            Update::Applied(mut object) => {
+                if self.contour {
+                    object.adopt_contour();
+                }
                 let mut referenced = sesame_api::references(&object);
-                if let Object::HTTPProxy(proxy) = &*object
+                if let Object::HTTPProxy(proxy) | Object::ContourHTTPProxy(proxy) = &*object
                     && proxy.fallback_tls().is_some()
                     && let Some(secret) = &self.fallback_certificate
                     && !referenced.contains(secret)

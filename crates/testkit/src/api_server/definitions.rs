@@ -27,6 +27,8 @@ pub enum Channel {
     Early,
     /// Sesame's own kinds.
     Sesame,
+    /// Contour's kinds, as Sesame's own in Contour's group.
+    Contour,
 }
 
 impl Channel {
@@ -36,17 +38,20 @@ impl Channel {
             Self::Standard => "standard",
             Self::Experimental => "experimental",
             Self::Early => "early",
-            Self::Sesame => "crds",
+            Self::Sesame | Self::Contour => "crds",
         }
     }
 }
 
 pub(super) async fn install(client: &Client, channel: Channel) -> Result<()> {
     let parent = match channel {
-        Channel::Sesame => places::deployed(),
+        Channel::Sesame | Channel::Contour => places::deployed(),
         Channel::Standard | Channel::Experimental | Channel::Early => places::definitions()?,
     };
-    let objects = read(&parent.join(channel.folder()))?;
+    let objects = read(&parent.join(channel.folder()), |text| match channel {
+        Channel::Contour => text.replace("projectsesame.io", "projectcontour.io"),
+        _ => text,
+    })?;
     for object in &objects {
         let api = api(client, object)?;
         let params = PatchParams::apply("sesame-tests").force();
@@ -91,8 +96,8 @@ fn api(client: &Client, object: &DynamicObject) -> Result<Api<DynamicObject>> {
     Ok(Api::all_with(client.clone(), &ApiResource::from_gvk(&kind)))
 }
 
-/// All objects in the YAML files of a directory.
-fn read(folder: &Path) -> Result<Vec<DynamicObject>> {
+/// All objects in the YAML files of a directory, whose text is changed first.
+fn read(folder: &Path, change: impl Fn(String) -> String) -> Result<Vec<DynamicObject>> {
     let unreadable = || format!("can't read {}", folder.display());
     let mut paths = fs::read_dir(folder)
         .with_context(unreadable)?
@@ -107,7 +112,7 @@ fn read(folder: &Path) -> Result<Vec<DynamicObject>> {
     paths.sort();
     let mut objects = Vec::new();
     for path in paths {
-        let text = fs::read_to_string(&path).with_context(unreadable)?;
+        let text = change(fs::read_to_string(&path).with_context(unreadable)?);
         let documents: Vec<Value> = serde_saphyr::from_multiple(&text)
             .with_context(|| format!("{} is not valid YAML", path.display()))?;
         for document in documents.into_iter().filter(Value::is_object) {

@@ -29,7 +29,7 @@ pub(super) fn http_proxy() -> Json {
         ("ingressClassName", may(0.8, ingress::class_name())),
     ]);
     object(
-        "projectsesame.io/v1",
+        "v1",
         "HTTPProxy",
         super::metadata(PROXIES, &["one", "one", "two"]),
         spec,
@@ -45,7 +45,7 @@ pub(super) fn delegation() -> Json {
         ),
     ]);
     object(
-        "projectsesame.io/v1",
+        "v1",
         "TLSCertificateDelegation",
         super::metadata(&["d1", "d2"], pool::NAMESPACES),
         record(vec![("delegations", must(list(delegation, 0..3)))]),
@@ -78,16 +78,19 @@ pub(super) fn extension_service() -> Json {
         ("circuitBreakerPolicy", may(0.2, limits)),
     ]);
     object(
-        "projectsesame.io/v1alpha1",
+        "v1alpha1",
         "ExtensionService",
         super::metadata(&["e1", "e2"], &["one", "two"]),
         spec,
     )
 }
 
-fn object(api_version: &'static str, kind: &'static str, metadata: Json, spec: Json) -> Json {
-    (metadata, spec)
-        .prop_map(move |(metadata, spec)| {
+/// An object of Sesame's group, or of Contour's.
+fn object(version: &'static str, kind: &'static str, metadata: Json, spec: Json) -> Json {
+    let group = prop_oneof![4 => Just("projectsesame.io"), 1 => Just("projectcontour.io")];
+    (group, metadata, spec)
+        .prop_map(move |(group, metadata, spec)| {
+            let api_version = format!("{group}/{version}");
             json!({"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": spec})
         })
         .boxed()

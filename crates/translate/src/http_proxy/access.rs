@@ -1,6 +1,7 @@
 //! Which clients may send requests, and how many.
 
 use std::net::IpAddr;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use sesame_api::{IpFilter, IpFilterSource, LocalRateLimitPolicy, RateLimitUnit};
@@ -12,6 +13,17 @@ use crate::shared::headers::check_name;
 
 /// The maximum number of headers that Envoy adds to responses to refused requests.
 const MAX_RATE_HEADERS: usize = 10;
+
+/// The statuses that responses to refused requests may have. Envoy rejects a whole route table with another one.
+const RATE_STATUSES: [RangeInclusive<u16>; 7] = [
+    400..=417,
+    421..=424,
+    426..=426,
+    428..=429,
+    431..=431,
+    500..=508,
+    510..=511,
+];
 
 /// Reads the filters of addresses of a route or of a host; `None` if there are none.
 pub(super) fn sources(
@@ -106,9 +118,10 @@ pub(super) fn rate(
     };
     let status = policy.response_status_code.unwrap_or(429);
     let status = match u16::try_from(status) {
-        Ok(status @ 400..600) => status,
+        Ok(status) if RATE_STATUSES.iter().any(|range| range.contains(&status)) => status,
         _ => {
-            let message = format!("{status} is not valid; use a status from 400 to 599");
+            let message =
+                format!("{status} is not valid; use a registered status such as 429 or 503");
             findings.refuse(about, &format!("{field}.responseStatusCode"), message);
             429
         }

@@ -24,6 +24,7 @@ use super::findings::{About, Finding, Findings};
 use super::{balancing, policies, services, status};
 use crate::inputs::Inputs;
 use crate::shared::authorities::AuthorityState;
+use crate::shared::contour;
 use crate::shared::services::{self as shared, Backend};
 
 /// The largest weight of a Service. Envoy rejects endpoints if the sum of all weights exceeds 32 bits.
@@ -97,7 +98,11 @@ pub(crate) fn read(b: &mut Builder, inputs: &Inputs) -> Read {
     let declared = b.derive(
         "declared extension_service",
         extensions,
-        move |reader, key: &ObjectKey| Some(declared(&*reader.get(extensions, key)?)),
+        move |reader, key: &ObjectKey| {
+            let superseded = contour::is_superseded(reader, extensions, key);
+            let extension = (!superseded).then(|| reader.get(extensions, key))??;
+            Some(declared(&extension))
+        },
     );
     Read {
         declared,
@@ -140,18 +145,31 @@ pub(crate) fn statuses(
     states: Table<ObjectKey, ExtensionState>,
 ) -> Table<ObjectKey, ObjectStatus> {
     let inputs = *inputs;
-    b.derive(
+    let used = b.derive(
         "extension_service status",
         states,
         move |reader, key: &ObjectKey| {
             let generation = reader.get(inputs.extension_services, key)?.meta.generation;
             let state = reader.get(states, key)?;
-            let condition = status::whole(&state.findings, generation);
-            Some(ObjectStatus::Conditions(Arc::new(ConditionsStatus {
-                conditions: vec![condition],
-            })))
+            Some(status_of(&state.findings, generation))
         },
-    )
+    );
+    let superseded = contour::statuses(
+        b,
+        (
+            "contour's extension_services",
+            "superseded extension_service",
+        ),
+        inputs.extension_services,
+        |extension| status_of(&[status::supersession()], extension.meta.generation),
+    );
+    b.union("extension_service statuses", [used, superseded])
+}
+
+fn status_of(findings: &[Finding], generation: i64) -> ObjectStatus {
+    ObjectStatus::Conditions(Arc::new(ConditionsStatus {
+        conditions: vec![status::whole(findings, generation)],
+    }))
 }
 
 /// The ExtensionService that a reference in an object of a namespace means.
@@ -184,8 +202,8 @@ pub(super) fn usable(
     states: Table<ObjectKey, ExtensionState>,
     name: &NamespacedName,
 ) -> Result<Arc<Extension>, String> {
-    let state = reader.get(states, &name.clone().of_kind(Kind::ExtensionService));
-    let Some(state) = state else {
+    let own = name.clone().of_kind(Kind::ExtensionService);
+    let Some((_, state)) = contour::find(reader, states, &own) else {
         return Err(format!("ExtensionService {name} does not exist"));
     };
     state
@@ -380,7 +398,7 @@ pub(crate) fn endpoints(
     read: Read,
     key: &ObjectKey,
 ) -> Option<Endpoints> {
-    let declared = reader.get(read.declared, key)?;
+    let (_, declared) = contour::find(reader, read.declared, key)?;
     let mut found = Vec::new();
     for declaration in &declared.services {
         let service = reader.get(inputs.services, &declaration.name);

@@ -72,6 +72,7 @@ impl About {
     pub(super) const EXTENSION_BALANCING: Self = Self("SpecError", "InvalidLoadBalancerPolicy");
     pub(super) const EXTENSION_TIMEOUT: Self = Self("SpecError", "InvalidTimeout");
     pub(super) const OVERLAP: Self = Self("RouteError", "Overlap");
+    pub(super) const SUPERSEDED: Self = Self("SpecError", "Superseded");
     pub(super) const ORPHANED: Self = Self("Orphaned", "Orphaned");
 }
 

@@ -17,6 +17,7 @@ use self::budget::{Budget, LIMIT};
 use super::conditions::{self, Conditions, Listed, Misfit, Place};
 use super::findings::{About, Finding, Findings};
 use super::tcp::{self, TcpLink};
+use crate::shared::contour;
 
 /// The maximum number of inclusions within each other.
 const MAX_DEPTH: usize = 32;
@@ -242,14 +243,14 @@ impl Walk<'_, '_> {
                     self.report(key, finding);
                     self.tree.dead_ends.push(Arc::new(below));
                 }
-                Ok(links) => {
+                Ok((target, links)) => {
                     let cost = Budget {
                         links: 0,
                         routes: links.routes,
                         bytes: links.bytes + links.routes * below.bytes(),
                     };
                     match self.spend(key, &field, cost) {
-                        true => self.visit(target, &links, below),
+                        true => self.visit(&target, &links, below),
                         false => self.tree.dead_ends.push(Arc::new(below)),
                     }
                 }
@@ -275,14 +276,18 @@ impl Walk<'_, '_> {
         false
     }
 
-    /// The inclusions of an HTTPProxy, or why it can't be included.
-    fn obstacle(&mut self, field: &str, target: &ObjectKey) -> Result<Arc<Links>, Finding> {
+    /// The inclusions of an HTTPProxy with its key, or why it can't be included.
+    fn obstacle(
+        &mut self,
+        field: &str,
+        target: &ObjectKey,
+    ) -> Result<(ObjectKey, Arc<Links>), Finding> {
         let name = target.namespaced_name();
         let error = |about, message: String| Err(Finding::error(about, field, message));
-        let Some(links) = self.reader.get(self.links, target) else {
+        let Some((key, links)) = contour::find(self.reader, self.links, target) else {
             return error(About::MISSING_INCLUDE, missing(target));
         };
-        if self.path.contains(target) {
+        if self.path.contains(&key) {
             let message = format!(
                 "HTTPProxy {name} includes this one, directly or indirectly; remove one of the inclusions"
             );
@@ -295,7 +300,7 @@ impl Walk<'_, '_> {
             let message = format!("at most {MAX_DEPTH} inclusions within each other are supported");
             return error(About::LIMIT, message);
         }
-        Ok(links)
+        Ok((key, links))
     }
 
     /// Finds the HTTPProxy with the Services of connections.
@@ -312,7 +317,11 @@ impl Walk<'_, '_> {
                 Some(TcpLink::Own) => break Some(Some(current)),
                 Some(TcpLink::Include(target, field)) => (target.clone(), field.clone()),
             };
-            let found = self.reader.get(self.links, &target);
+            let found = contour::find(self.reader, self.links, &target);
+            let (target, found) = match found {
+                Some((target, links)) => (target, Some(links)),
+                None => (target, None),
+            };
             let message = match found.as_deref() {
                 None => Some(missing(&target)),
                 Some(links) if links.has_host => Some(included_root(&target)),

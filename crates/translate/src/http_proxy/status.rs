@@ -41,6 +41,17 @@ pub(super) fn status(
     })
 }
 
+/// The status of an HTTPProxy of Contour's group whose place Sesame's own has taken.
+pub(super) fn superseded(proxy: &HTTPProxy) -> Arc<HttpProxyStatus> {
+    status(proxy, vec![supersession()], false, None)
+}
+
+/// What is wrong with an object of Contour's group whose place Sesame's own has taken.
+pub(super) fn supersession() -> Finding {
+    let message = "not in effect: the object of group projectsesame.io with the same name takes precedence; delete one of them";
+    Finding::error(About::SUPERSEDED, "spec", message)
+}
+
 /// The condition `Valid`.
 pub(super) fn whole(findings: &[Finding], generation: i64) -> Condition {
     let errors = of_severity(findings, Severity::Error);

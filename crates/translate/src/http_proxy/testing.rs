@@ -254,6 +254,11 @@ impl World {
         hosts.map(|(key, _)| key.domain.to_string()).collect()
     }
 
+    /// The number of virtual hosts that a commit has changed.
+    pub(super) fn changed_hosts(&self, commit: &Commit) -> usize {
+        commit.changes(self.pipeline.outputs.virtual_hosts).len()
+    }
+
     /// The clusters that are sent.
     pub(super) fn clusters(&self) -> Vec<String> {
         let clusters = self.engine.iter(self.pipeline.outputs.fleet_clusters);
@@ -265,8 +270,11 @@ impl World {
     /// The status of an HTTPProxy: its state, then errors and warnings, one a line.
     pub(super) fn status(&self, name: &str) -> String {
         let (namespace, name) = name.split_once('/').unwrap_or(("shop", name));
-        let key = ObjectKey::new(Kind::HTTPProxy, namespace, name);
-        let status = self.engine.get(self.pipeline.outputs.statuses, &key);
+        self.status_of(&ObjectKey::new(Kind::HTTPProxy, namespace, name))
+    }
+
+    pub(super) fn status_of(&self, key: &ObjectKey) -> String {
+        let status = self.engine.get(self.pipeline.outputs.statuses, key);
         let Some(ObjectStatus::HttpProxy(status)) = status.as_deref() else {
             return "none\n".to_owned();
         };
@@ -278,8 +286,11 @@ impl World {
 
     /// The status of an ExtensionService: whether it is valid, then errors and warnings, one a line.
     pub(super) fn extension(&self, name: &str) -> String {
-        let key = ObjectKey::new(Kind::ExtensionService, "shop", name);
-        let status = self.engine.get(self.pipeline.outputs.statuses, &key);
+        self.extension_of(&ObjectKey::new(Kind::ExtensionService, "shop", name))
+    }
+
+    pub(super) fn extension_of(&self, key: &ObjectKey) -> String {
+        let status = self.engine.get(self.pipeline.outputs.statuses, key);
         let Some(ObjectStatus::Conditions(status)) = status.as_deref() else {
             return "none\n".to_owned();
         };

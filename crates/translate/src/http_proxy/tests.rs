@@ -2,6 +2,7 @@
 
 mod authorization;
 mod clients;
+mod contour;
 mod cookies;
 mod fallback;
 mod hosts;

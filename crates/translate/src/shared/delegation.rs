@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use sesame_api::{NamespacedName, TLSCertificateDelegation};
+use sesame_api::{ObjectKey, TLSCertificateDelegation};
 use sesame_engine::{Builder, Index, Reader, Table};
 use sesame_model::CertificateKey;
 
 /// The TLSCertificateDelegations of a namespace.
-pub(crate) type Delegations = Index<NamespacedName, TLSCertificateDelegation, Arc<str>>;
+pub(crate) type Delegations = Index<ObjectKey, TLSCertificateDelegation, Arc<str>>;
 
 /// The name that stands for all Secrets, or for all namespaces.
 const ALL: &str = "*";
@@ -15,12 +15,12 @@ const ALL: &str = "*";
 /// Declares the index of delegations.
 pub(crate) fn by_namespace(
     b: &mut Builder,
-    delegations: Table<NamespacedName, TLSCertificateDelegation>,
+    delegations: Table<ObjectKey, TLSCertificateDelegation>,
 ) -> Delegations {
     b.index(
         delegations,
         "tls_certificate_delegations by namespace",
-        |name: &NamespacedName, _| vec![Arc::clone(&name.namespace)],
+        |key: &ObjectKey, _| vec![Arc::clone(&key.namespace)],
     )
 }
 
@@ -49,7 +49,7 @@ pub(crate) fn permitted(
 
 #[cfg(test)]
 mod tests {
-    use sesame_api::{CertificateDelegation, Meta, TlsCertificateDelegationSpec};
+    use sesame_api::{CertificateDelegation, Kind, Meta, TlsCertificateDelegationSpec};
     use sesame_engine::Batch;
 
     use super::*;
@@ -83,7 +83,8 @@ mod tests {
             ("all", delegation("*", &["shop"])),
             ("open", delegation("a", &["*"])),
         ] {
-            batch.upsert(delegations, NamespacedName::new(namespace, "d"), delegation);
+            let key = ObjectKey::new(Kind::TLSCertificateDelegation, namespace, "d");
+            batch.upsert(delegations, key, delegation);
         }
         let cases = [
             ("one", "a", "shop", true),

@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use sesame_api::{Kind, ObjectKey, ParentReference};
+use sesame_api::{ObjectKey, ParentReference};
 use sesame_engine::{Index, Reader, Table};
 use sesame_model::{
     DestinationKey, ExternalAuth, FleetId, JwtProvider, ListenerKey, PathMatch, Port, Rate,
@@ -352,9 +352,7 @@ fn routes(objects: &[HostObject], listeners: &[&ListenerPoint]) -> Vec<Arc<Route
 /// Whether the host is that of an HTTPProxy, which decides about all its requests: those without a route must not go to the
 /// HTTPProxy of a wider host, which may belong to another team.
 fn owned(objects: &[HostObject]) -> bool {
-    objects
-        .iter()
-        .any(|object| object.key.kind == Kind::HTTPProxy)
+    objects.iter().any(|object| object.key.kind.is_http_proxy())
 }
 
 /// An object with routes for a host.
@@ -401,7 +399,7 @@ pub(crate) fn objects(
         };
         let owned = owned(&found);
         for (name, attachments) in reader.by(sources.by_host, &wider) {
-            if owned && name.kind == Kind::HTTPProxy {
+            if owned && name.kind.is_http_proxy() {
                 continue;
             }
             // An object's most specific hostname is found first; its routes at wider ones are unreachable.
@@ -425,10 +423,10 @@ pub(crate) fn objects(
     // Several may attach to the hostname of a Gateway's listener; the host is that of one.
     let proxies = found
         .iter()
-        .filter(|object| object.key.kind == Kind::HTTPProxy);
+        .filter(|object| object.key.kind.is_http_proxy());
     let hosts = proxies.map(|object| Arc::clone(&object.original));
     if let Some(host) = hosts.min_by(|a, b| hostname::by_specificity(a, b)) {
-        found.retain(|object| object.key.kind != Kind::HTTPProxy || object.original == host);
+        found.retain(|object| !object.key.kind.is_http_proxy() || object.original == host);
     }
     found
 }

@@ -41,9 +41,9 @@ pub(crate) fn stages(
     let hosts = b.index(
         attachments,
         "hosts without gateway",
-        |key: &ObjectKey, attachments| match key.kind {
-            Kind::Ingress | Kind::HTTPProxy => attachments.host_keys(),
-            _ => Vec::new(),
+        |key: &ObjectKey, attachments| match reported(key) {
+            true => attachments.host_keys(),
+            false => Vec::new(),
         },
     );
     let overlaps = b.derive("overlaps", hosts, move |reader, key: &VirtualHostKey| {
@@ -128,7 +128,7 @@ fn of_host(reader: &mut Reader<'_>, sources: Sources, key: &VirtualHostKey) -> O
 }
 
 fn reported(object: &ObjectKey) -> bool {
-    matches!(object.kind, Kind::Ingress | Kind::HTTPProxy)
+    object.kind == Kind::Ingress || object.kind.is_http_proxy()
 }
 
 /// `prefix /api with 2 conditions on headers`.

@@ -160,6 +160,13 @@ fn redirects_and_responses_keep_the_policies_of_the_route() {
     refused(
         "directResponsePolicy: {statusCode: 200}, rateLimitPolicy: {local: {requests: 0, unit: hour}}",
     );
+    for status in [418, 425, 499, 509] {
+        let status = refused(&format!(
+            "directResponsePolicy: {{statusCode: 200}}, \
+             rateLimitPolicy: {{local: {{requests: 1, unit: hour, responseStatusCode: {status}}}}}"
+        ));
+        assert!(status.contains("responseStatusCode"), "{status}");
+    }
     let limit = |count: usize| {
         let headers: String = (0..count)
             .map(|n| format!("{{name: x-{n}, value: a}}, "))
