@@ -99,6 +99,8 @@ fn adapt(value: &mut Value) {
             // The cluster has no host ports; kube-proxy forwards to the only node.
             fields.remove("hostPort");
             fields.remove("externalTrafficPolicy");
+            // An octal number of YAML 1.1.
+            fields.remove("defaultMode");
             for (name, value) in fields.iter_mut() {
                 match (name.as_str(), value.as_str()) {
                     ("image", Some(image)) if image.contains("/contour:") => {
