@@ -16,6 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use envoy_types::pb::envoy::config::cluster::v3::Cluster;
 use envoy_types::pb::envoy::config::core::v3::Node;
 use envoy_types::pb::envoy::service::discovery::v3::aggregated_discovery_service_client::AggregatedDiscoveryServiceClient;
 use envoy_types::pb::envoy::service::discovery::v3::{
@@ -23,6 +24,7 @@ use envoy_types::pb::envoy::service::discovery::v3::{
 };
 use envoy_types::pb::google::rpc::Status;
 use hyper_util::rt::TokioIo;
+use prost::Message as _;
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use sesame_xds::ResourceType;
@@ -85,7 +87,7 @@ pub struct State {
     resources: BTreeMap<(ResourceType, String), (String, Vec<u8>)>,
     /// The subscribed names.
     subscribed: BTreeSet<(ResourceType, String)>,
-    /// Clusters waiting for endpoints.
+    /// The endpoints that clusters wait for.
     warming: BTreeSet<String>,
     /// Unacknowledged responses: type, nonce and error.
     unacked: Vec<(ResourceType, String, Option<String>)>,
@@ -427,16 +429,19 @@ fn receive(shared: &Shared, requests: &Requests, response: DeltaDiscoveryRespons
             continue;
         }
         if ty == ResourceType::Cluster {
-            state.warming.insert(resource.name.clone());
+            state.warming.insert(endpoints_of(&resource.name, &body));
         }
         let key = (ty, resource.name);
         state.resources.insert(key, (resource.version, body));
     }
     for name in response.removed_resources {
-        if matches!(ty, ResourceType::Cluster | ResourceType::Endpoint) {
+        if ty == ResourceType::Endpoint {
             state.warming.remove(&name);
         }
-        state.resources.remove(&(ty, name));
+        let removed = state.resources.remove(&(ty, name.clone()));
+        if let (ResourceType::Cluster, Some((_, body))) = (ty, removed) {
+            state.warming.remove(&endpoints_of(&name, &body));
+        }
     }
     let error = rejection(ty, &errors);
     state.unacked.push((ty, response.nonce, error));
@@ -444,6 +449,17 @@ fn receive(shared: &Shared, requests: &Requests, response: DeltaDiscoveryRespons
     drop(state);
     acknowledge(shared, requests);
     shared.changed.send_replace(());
+}
+
+/// The name of a cluster's endpoints.
+fn endpoints_of(name: &str, cluster: &[u8]) -> String {
+    let eds = Cluster::decode(cluster)
+        .ok()
+        .and_then(|cluster| cluster.eds_cluster_config);
+    let named = eds
+        .map(|eds| eds.service_name)
+        .filter(|name| !name.is_empty());
+    named.unwrap_or_else(|| name.to_owned())
 }
 
 fn rejection(ty: ResourceType, errors: &[(String, String)]) -> Option<String> {
@@ -466,7 +482,7 @@ fn subscribe(shared: &Shared, state: &mut State, requests: &Requests) {
     let mut wanted = BTreeSet::new();
     for ((ty, name), (_, body)) in &state.resources {
         if *ty == ResourceType::Cluster {
-            wanted.insert((ResourceType::Endpoint, name.clone()));
+            wanted.insert((ResourceType::Endpoint, endpoints_of(name, body)));
         }
         wanted.extend((shared.builder.follow)(*ty, body));
     }

@@ -10,7 +10,7 @@ use prost::bytes::Bytes;
 pub enum ResourceType {
     /// Cluster discovery (CDS).
     Cluster,
-    /// Endpoint discovery (EDS). The endpoints of a cluster have the cluster's name.
+    /// Endpoint discovery (EDS). The endpoints of a cluster have its name, or that in its `eds_cluster_config`.
     Endpoint,
     /// Secret discovery (SDS).
     Secret,

@@ -2,6 +2,7 @@
 //!
 //! In: the client's requests, the fleet and the time. Out: responses, and when to poll again.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -19,6 +20,7 @@ use crate::fleet::Fleet;
 use crate::ordering::{self, Watermarks};
 use crate::resource::{CLUSTER_REMOVAL_RANK, Resource, ResourceType};
 use crate::type_state::{SendLimits, TypeState};
+use crate::wire;
 
 /// A response to send.
 #[derive(Debug, Clone)]
@@ -57,6 +59,8 @@ pub(crate) struct Session {
     stale_routing: Option<StaleRouting>,
     /// The latest epoch reported as complete.
     complete: u64,
+    /// The names of the endpoints of unacknowledged clusters, where they differ from the cluster's.
+    endpoints: HashMap<Arc<str>, Arc<str>>,
 }
 
 /// How long a client may route with an older version.
@@ -80,6 +84,7 @@ impl Session {
             removals_held_until: Some(now + limits.warming_timeout),
             stale_routing: None,
             complete: 0,
+            endpoints: HashMap::new(),
             limits,
         }
     }
@@ -110,8 +115,9 @@ impl Session {
             let error = error.map(|status| status.message.as_str());
             let settled = self.of(ty).on_ack(fleet, &request.response_nonce, error);
             if ty == ResourceType::Cluster {
-                for name in &settled {
-                    self.of(ResourceType::Endpoint).release(fleet, name);
+                for name in settled {
+                    let endpoints = self.endpoints.remove(&name).unwrap_or(name);
+                    self.of(ResourceType::Endpoint).release(fleet, &endpoints);
                 }
             }
         }
@@ -207,11 +213,17 @@ impl Session {
     /// Resends what Envoy needs with a changed resource but doesn't request again.
     fn repeat_dependents(&mut self, fleet: &Fleet, response: &Response) {
         match response.ty {
-            // Envoy needs the endpoints of a changed cluster to warm it.
+            // Envoy needs the endpoints of a changed cluster to warm it, even if it has them for another cluster.
             ResourceType::Cluster => {
-                let endpoints = self.of(ResourceType::Endpoint);
                 for cluster in &response.upserts {
-                    endpoints.require(fleet, cluster.name());
+                    let name = cluster.name();
+                    let endpoints = wire::endpoints_of(cluster.body()).map(Arc::from);
+                    if let Some(endpoints) = &endpoints {
+                        let (name, endpoints) = (Arc::clone(name), Arc::clone(endpoints));
+                        self.endpoints.insert(name, endpoints);
+                    }
+                    let endpoints = endpoints.as_ref().unwrap_or(name);
+                    self.of(ResourceType::Endpoint).require(fleet, endpoints);
                 }
             }
             // If no listener used scopes before, Envoy has dropped them. If it still has them, it ignores the repeat.

@@ -43,6 +43,26 @@ impl Decoder for DeltaCodec {
     }
 }
 
+/// The part of an `envoy.config.cluster.v3.Cluster` that names its endpoints.
+#[derive(Clone, PartialEq, prost::Message)]
+struct Cluster {
+    #[prost(message, optional, tag = "3")]
+    eds_cluster_config: Option<EdsClusterConfig>,
+}
+
+/// The part of an `envoy.config.cluster.v3.Cluster.EdsClusterConfig` that names the endpoints.
+#[derive(Clone, PartialEq, prost::Message)]
+struct EdsClusterConfig {
+    #[prost(string, tag = "2")]
+    service_name: String,
+}
+
+/// The name of a cluster's endpoints, unless they have the cluster's.
+pub(crate) fn endpoints_of(cluster: &Bytes) -> Option<String> {
+    let eds = Cluster::decode(cluster.clone()).ok()?.eds_cluster_config?;
+    (!eds.service_name.is_empty()).then_some(eds.service_name)
+}
+
 /// `envoy.service.discovery.v3.DeltaDiscoveryResponse`.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct DeltaResponse {

@@ -169,6 +169,34 @@ async fn a_client_waits_for_its_fleet_and_gets_everything_in_order() {
     running.stop().await;
 }
 
+/// A cluster with the endpoints `c`: `eds_cluster_config { service_name: "c" }`.
+const WITH_ENDPOINTS_OF_C: &[u8] = b"\x1a\x03\x12\x01c";
+
+#[tokio::test]
+async fn endpoints_are_sent_again_for_another_cluster_that_uses_them() {
+    let running = Running::start(ServerConfig::default());
+    running.apply(1, SERVED, &[]);
+    let mut events = running.registry.events();
+    let envoy = running.connect(envoy("one")).await;
+    for (revision, name) in [(2, "d"), (3, "e")] {
+        let upserts = vec![(Cluster, Resource::new(name, WITH_ENDPOINTS_OF_C))];
+        let update = Update {
+            upserts,
+            revision,
+            ..Update::default()
+        };
+        running.registry.apply(&fleet(), update);
+        until(&mut events, |event| match event {
+            XdsEvent::Acked { revision: of, .. } => *of == revision,
+            XdsEvent::WarmingTimedOut(_) => panic!("{name} is still warming"),
+            _ => false,
+        })
+        .await;
+    }
+    drop(envoy);
+    running.stop().await;
+}
+
 #[tokio::test]
 async fn routes_wait_for_the_acknowledgement_of_clusters() {
     let running = Running::start(ServerConfig::default());
