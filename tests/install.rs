@@ -55,6 +55,7 @@ const ALLOWED: &[Request] = &[
     (READ, SESAME, "httpproxies", "", ""),
     (READ, SESAME, "tlscertificatedelegations", "", ""),
     (READ, SESAME, "extensionservices", "", ""),
+    (READ, SESAME, "sesameconfigurations", "", ""),
     (READ, "networking.k8s.io", "ingresses", "", ""),
     (READ, "networking.k8s.io", "ingressclasses", "", ""),
     (READ, "", "namespaces", "", ""),
@@ -74,6 +75,14 @@ const ALLOWED: &[Request] = &[
     (&["patch"], SESAME, "httpproxies/status", SHOP, "shop"),
     (&["get"], SESAME, "extensionservices", SHOP, "shop"),
     (&["patch"], SESAME, "extensionservices/status", SHOP, "shop"),
+    (&["get"], SESAME, "sesameconfigurations", OWN, "sesame"),
+    (
+        &["patch"],
+        SESAME,
+        "sesameconfigurations/status",
+        OWN,
+        "sesame",
+    ),
     (&["get"], "networking.k8s.io", "ingresses", SHOP, "shop"),
     (
         &["patch"],
@@ -150,6 +159,13 @@ const DENIED: &[Request] = &[
         "extensionservices",
         SHOP,
         "shop",
+    ),
+    (
+        &["create", "patch", "update", "delete"],
+        SESAME,
+        "sesameconfigurations",
+        OWN,
+        "sesame",
     ),
     (
         &["create", "patch", "update", "delete"],

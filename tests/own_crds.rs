@@ -51,6 +51,9 @@ fn samples() -> Vec<(&'static str, &'static str, Value, Option<&'static str>)> {
     let proxy = |pointer: &'static str, value: Value, wrong: Option<&'static str>| {
         ("HTTPProxy", pointer, value, wrong)
     };
+    let configuration = |pointer: &'static str, value: Value, wrong: Option<&'static str>| {
+        ("SesameConfiguration", pointer, value, wrong)
+    };
     let long = |length: usize| json!("a".repeat(length));
     let many = |count: usize, entry: Value| Value::Array(vec![entry; count]);
     let service = json!({"name": "a", "port": 80});
@@ -287,6 +290,80 @@ fn samples() -> Vec<(&'static str, &'static str, Value, Option<&'static str>)> {
             "/spec/tcpproxy/services",
             many(33, service),
             Some("spec.tcpproxy.services"),
+        ),
+        configuration("/spec", json!({}), None),
+        configuration("/spec/unmanagedEnvoy", json!({}), Some("spec")),
+        configuration(
+            "/spec/gateway/controllerName",
+            json!("sesame"),
+            Some("spec.gateway.controllerName"),
+        ),
+        configuration("/spec/gateway/name", Value::Null, Some("spec.gateway")),
+        configuration("/spec/envoy/replicas", json!(2), Some("spec.envoy")),
+        configuration(
+            "/spec/envoy/replicas",
+            json!(0),
+            Some("spec.envoy.replicas"),
+        ),
+        configuration(
+            "/spec/envoy/autoscaling/minReplicas",
+            json!(11),
+            Some("spec.envoy.autoscaling"),
+        ),
+        configuration(
+            "/spec/envoy/networkPublishing/type",
+            json!("LoadBalancer"),
+            Some("spec.envoy.networkPublishing.type"),
+        ),
+        configuration("/spec/envoy/image", json!("a b"), Some("spec.envoy.image")),
+        configuration(
+            "/spec/envoy/drain/delay",
+            json!("soon"),
+            Some("spec.envoy.drain.delay"),
+        ),
+        configuration(
+            "/spec/envoy/tolerations/0/operator",
+            json!("Exists"),
+            Some("spec.envoy.tolerations[0]"),
+        ),
+        configuration(
+            "/spec/envoy/tolerations/0/effect",
+            json!("NoSchedule"),
+            Some("spec.envoy.tolerations[0]"),
+        ),
+        configuration("/spec/envoy/maxConnections", json!(u32::MAX), None),
+        configuration(
+            "/spec/envoy/maxConnections",
+            json!(0),
+            Some("spec.envoy.maxConnections"),
+        ),
+        // Translation reports it.
+        configuration("/spec/envoy/resources/limits/cpu", json!("much"), None),
+        configuration("/spec/defaultPorts/https", Value::Null, None),
+        configuration(
+            "/spec/defaultPorts/http",
+            json!(8444),
+            Some("spec.defaultPorts"),
+        ),
+        configuration(
+            "/spec/defaultPorts/http",
+            json!(0),
+            Some("spec.defaultPorts.http"),
+        ),
+        configuration(
+            "/spec/ingress/classNames",
+            json!([]),
+            Some("spec.ingress.classNames"),
+        ),
+        configuration(
+            "/spec/httpProxy/fallbackCertificate/namespace",
+            Value::Null,
+            Some("spec.httpProxy.fallbackCertificate.namespace"),
+        ),
+        configuration(
+            "/spec/rateLimitService/domain",
+            json!(""),
+            Some("spec.rateLimitService.domain"),
         ),
         (
             "ExtensionService",

@@ -32,6 +32,7 @@ pub(super) fn validation(world: &mut World) {
             changed,
             &[
                 ("parameters", 1),
+                ("parameters in config_maps", 1),
                 ("authority state", 1),
                 ("trust bundle of secret", 1),
                 ("frontend", 1),
@@ -45,7 +46,7 @@ pub(super) fn validation(world: &mut World) {
         world,
         vec![upsert(config_map("clients", &second))],
         &[
-            ("parameters", 1),
+            ("parameters in config_maps", 1),
             ("authority state", 1),
             ("trust bundle of secret", 1),
             ("frontend", 1),

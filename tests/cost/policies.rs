@@ -40,6 +40,7 @@ pub(crate) fn policies(world: &mut World) {
             BACKEND,
             &[
                 ("parameters", 1),
+                ("parameters in config_maps", 1),
                 ("authority state", 1),
                 ("backend_tls_policy state", 1),
                 ("trust bundle", 1),
@@ -70,7 +71,7 @@ pub(crate) fn policies(world: &mut World) {
         world,
         vec![upsert(config_map(&second))],
         &[
-            ("parameters", 1),
+            ("parameters in config_maps", 1),
             ("authority state", 1),
             ("backend_tls_policy state", 1),
             ("trust bundle", 1),

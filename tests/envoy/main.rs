@@ -12,6 +12,7 @@ mod backends;
 mod changes;
 mod client_certificates;
 mod client_validation;
+mod configuration;
 mod connections;
 mod cors;
 mod datagrams;

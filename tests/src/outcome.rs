@@ -17,7 +17,8 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 use sesame_api::{NamespacedName, Object, ObjectKey};
 use sesame_control::{
-    IngressSettings, Options, RATE_LIMIT_DOMAIN, RateLimitSettings, Translation, translate_with,
+    IngressSettings, Mode, Options, RATE_LIMIT_DOMAIN, RateLimitSettings, Settings, Translation,
+    translate_with,
 };
 use sesame_translate::problem::Notices;
 
@@ -66,8 +67,8 @@ pub fn of(values: &[Value]) -> Outcome {
 }
 
 /// The settings of all cases. They concern only objects that use them.
-fn settings() -> IngressSettings {
-    IngressSettings {
+fn settings() -> Settings {
+    let ingress = IngressSettings {
         fallback_certificate: Some(NamespacedName::new("default", "wildcard")),
         rate_limits: Some(RateLimitSettings {
             service: NamespacedName::new("default", "limits"),
@@ -77,6 +78,10 @@ fn settings() -> IngressSettings {
             resource_exhausted: false,
         }),
         ..IngressSettings::default()
+    };
+    Settings {
+        ingress,
+        ..Settings::new(Mode::Local)
     }
 }
 

@@ -3,6 +3,7 @@
 //! In: names of tests. Out: a line for each, with diagnostics if it failed. The cluster is created for the run and
 //! removed at the end.
 
+mod configuration;
 mod contour;
 mod drift;
 mod envoys;
@@ -56,6 +57,8 @@ enum Test {
     Parameters,
     /// The default fleet serves Ingresses and HTTPProxies, and is removed with the last of them
     Ingress,
+    /// Sesame follows its SesameConfiguration, and leaves unmanaged Envoys as they are
+    Configuration,
     /// An installation of Contour moves to Sesame, and back
     Contour,
     /// Edited and deleted fleet objects are restored
@@ -138,6 +141,7 @@ impl Test {
             Self::Helm | Self::Manifests | Self::Rights => bail!("this test has already run"),
             Self::Parameters => parameters::chosen(scene),
             Self::Ingress => ingress::ingress(scene),
+            Self::Configuration => configuration::configuration(scene),
             Self::Contour => contour::contour(scene),
             Self::Drift => drift::drift(scene),
             Self::Envoys => envoys::envoys(scene),

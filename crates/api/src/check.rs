@@ -5,6 +5,7 @@
 //! Sesame's own kinds, and from the API server's validation of built-in kinds. Enum values of the Gateway API
 //! are not checked; translation reports unknown ones. Objects from an API server are not validated again.
 
+pub(crate) mod configuration;
 mod core;
 pub(crate) mod extension_service;
 mod filter;

@@ -61,7 +61,7 @@ pub struct SubCondition {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ConditionsStatus {
-    /// The condition `Valid`, with all errors and warnings.
+    /// The conditions, with all errors and warnings.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(feature = "schema", schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"])))]
     pub conditions: Vec<Condition>,
@@ -213,6 +213,16 @@ pub mod policy {
     pub const RESOLVED_REFS: &str = "ResolvedRefs";
     /// All types.
     pub const ALL: [&str; 2] = [ACCEPTED, RESOLVED_REFS];
+}
+
+/// Conditions of a SesameConfiguration.
+pub mod configuration {
+    /// The spec is valid.
+    pub const ACCEPTED: &str = "Accepted";
+    /// All of the spec is in effect.
+    pub const PROGRAMMED: &str = "Programmed";
+    /// All types.
+    pub const ALL: [&str; 2] = [ACCEPTED, PROGRAMMED];
 }
 
 /// Condition types of Sesame's own kinds.

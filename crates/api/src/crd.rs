@@ -8,6 +8,7 @@ use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::{Map, Value, json};
 
+use crate::configuration::SesameConfiguration;
 use crate::extension_service::ExtensionService;
 use crate::http_proxy::HTTPProxy;
 use crate::kind::Kind;
@@ -22,6 +23,9 @@ struct Definition {
     columns: &'static [(&'static str, &'static str)],
     /// The status of an object that Sesame hasn't read.
     initial_status: Option<Value>,
+    /// Mappings that an API server adds, empty, to the mappings around them. Server-side apply of an empty mapping over one with
+    /// fields fails if no field remains.
+    always_present: &'static [&'static str],
 }
 
 /// The CRDs.
@@ -39,22 +43,43 @@ pub fn definitions() -> Vec<Value> {
             "currentStatus": "NotReconciled",
             "description": "Waiting for Sesame",
         })),
+        always_present: &[],
     };
     let delegation = Definition {
         kind: Kind::TLSCertificateDelegation,
         short_names: &["tlscerts"],
         columns: &[],
         initial_status: None,
+        always_present: &[],
     };
     let extension_service = Definition {
         kind: Kind::ExtensionService,
         short_names: &[],
         columns: &[],
         initial_status: None,
+        always_present: &[],
+    };
+    let configuration = Definition {
+        kind: Kind::SesameConfiguration,
+        short_names: &["sesameconfig"],
+        columns: &[
+            ("Controller", ".spec.gateway.controllerName"),
+            (
+                "Accepted",
+                ".status.conditions[?(@.type==\"Accepted\")].status",
+            ),
+            (
+                "Programmed",
+                ".status.conditions[?(@.type==\"Programmed\")].status",
+            ),
+        ],
+        initial_status: None,
+        always_present: &["/properties/spec/properties/envoy/properties/networkPublishing"],
     };
     vec![
         definition::<ExtensionService>(&extension_service),
         definition::<HTTPProxy>(&http_proxy),
+        definition::<SesameConfiguration>(&configuration),
         definition::<TLSCertificateDelegation>(&delegation),
     ]
 }
@@ -94,14 +119,14 @@ fn definition<T: JsonSchema>(of: &Definition) -> Value {
                 "storage": true,
                 "subresources": {"status": {}},
                 "additionalPrinterColumns": columns.collect::<Vec<_>>(),
-                "schema": {"openAPIV3Schema": object_schema::<T>(of.initial_status.clone())},
+                "schema": {"openAPIV3Schema": object_schema::<T>(of)},
             }],
         },
     })
 }
 
 /// The schema of a kind's objects.
-fn object_schema<T: JsonSchema>(initial_status: Option<Value>) -> Value {
+fn object_schema<T: JsonSchema>(of: &Definition) -> Value {
     let settings = SchemaSettings::draft2020_12().with(|settings| {
         settings.meta_schema = None;
         settings.inline_subschemas = true;
@@ -118,8 +143,12 @@ fn object_schema<T: JsonSchema>(initial_status: Option<Value>) -> Value {
     });
     fields["kind"] = json!({"type": "string", "description": "The kind of the object."});
     fields["metadata"] = json!({"type": "object"});
-    if let Some(status) = initial_status {
-        fields["status"]["default"] = status;
+    if let Some(status) = &of.initial_status {
+        fields["status"]["default"] = status.clone();
+    }
+    for pointer in of.always_present {
+        let mapping = schema.pointer_mut(pointer);
+        mapping.expect("the schema has the field")["default"] = json!({});
     }
     schema
 }
@@ -155,6 +184,10 @@ fn make_structural(schema: &mut Value) {
     };
     drop_null(keywords);
     keywords.remove("title");
+    // API servers drop unknown fields.
+    if keywords.get("additionalProperties") == Some(&Value::Bool(false)) {
+        keywords.remove("additionalProperties");
+    }
     if keywords.get("default").is_some_and(is_empty) {
         keywords.remove("default");
     }

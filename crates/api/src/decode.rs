@@ -296,7 +296,7 @@ fn humanize(message: String, path: &mut Vec<PathSegment>) -> String {
 }
 
 /// The error for a failed check of the field at `path`.
-fn invalid(path: &[&str], problem: check::Problem) -> DecodeError {
+pub(crate) fn invalid(path: &[&str], problem: check::Problem) -> DecodeError {
     let (inner, message) = problem.into_parts();
     let mut error = error(None, path, &message);
     error.path.extend(inner);

@@ -12,6 +12,7 @@ use serde_json::Value;
 use crate::backend_tls_policy::BackendTLSPolicy;
 use crate::backend_traffic_policy::XBackendTrafficPolicy;
 use crate::condition;
+use crate::configuration::SesameConfiguration;
 use crate::contour::{ContourExtensionService, ContourHTTPProxy, ContourTLSCertificateDelegation};
 use crate::decode::DecodeError;
 use crate::extension_service::ExtensionService;
@@ -252,6 +253,12 @@ kinds! {
         versions: &["v1alpha1"],
         plural: "extensionservices",
         status: OWN,
+    }
+    SesameConfiguration {
+        api_version: "projectsesame.io/v1alpha1",
+        versions: &["v1alpha1"],
+        plural: "sesameconfigurations",
+        status: Some(StatusOwner::Whole { conditions: &condition::configuration::ALL }),
     }
     ContourHTTPProxy ("HTTPProxy") {
         api_version: "projectcontour.io/v1",

@@ -20,6 +20,7 @@ mod backend_tls_policy;
 mod backend_traffic_policy;
 mod check;
 pub mod condition;
+mod configuration;
 mod contour;
 mod core_kind;
 #[cfg(feature = "schema")]
@@ -72,6 +73,13 @@ pub use backend_traffic_policy::{
 };
 pub use check::{is_header_name, is_hostname, is_precise_hostname};
 pub use condition::{Condition, ConditionStatus, ConditionsStatus, SubCondition};
+pub use configuration::{
+    ConfigurationSpec, DefaultPorts, EnvoyAutoscaling, EnvoyConfiguration, EnvoyDrain,
+    EnvoyLogLevel, EnvoyResources, EnvoyToleration, EnvoyWorkload, ExternalTrafficPolicy,
+    GatewayConfiguration, HttpProxyConfiguration, IngressConfiguration, NetworkPublishing,
+    NetworkPublishingType, ObjectName, RateLimitServiceConfiguration, ResourceAmounts,
+    SesameConfiguration, TolerationEffect, TolerationOperator, UnmanagedEnvoy,
+};
 pub use contour::{ContourExtensionService, ContourHTTPProxy, ContourTLSCertificateDelegation};
 pub use decode::{DecodeError, PathSegment, decode_value};
 pub use duration::{Duration, InvalidDuration};

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use crate::backend_tls_policy::{BackendTLSPolicy, BackendTlsValidation};
 use crate::check::{self, is_precise_hostname};
+use crate::configuration::SesameConfiguration;
 use crate::extension_service::ExtensionService;
 use crate::gateway::{Gateway, GatewayTls};
 use crate::gateway_class::GatewayClass;
@@ -52,6 +53,13 @@ impl Named {
             && let Some(namespace) = &parameters.namespace
         {
             self.add(parameters.known_kind(), parameters.resolve(namespace));
+        }
+    }
+
+    pub(crate) fn by_configuration(&mut self, configuration: &SesameConfiguration) {
+        let proxies = configuration.spec.http_proxy.as_ref();
+        if let Some(secret) = proxies.and_then(|proxies| proxies.fallback_certificate.as_ref()) {
+            self.add(Some(Kind::Secret), secret.key());
         }
     }
 

@@ -6,6 +6,7 @@ mod cluster;
 #[cfg(test)]
 mod pods;
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -14,7 +15,7 @@ use clap::{ArgAction, Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::Shell;
 use sesame_api::NamespacedName;
 use sesame_control::serve::ContourCompat;
-use sesame_control::{IngressSettings, RateLimitSettings, Sharding};
+use sesame_control::{IngressSettings, Mode, RateLimitSettings, Settings, Sharding};
 
 pub(crate) use self::cluster::{ServeArgs, StatusArgs, StatusOutput};
 use crate::output::Format;
@@ -89,6 +90,9 @@ pub(crate) struct LocalArgs {
     /// Add this number to each port to get the port that Envoy listens on
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) port_offset: u16,
+    /// File with a SesameConfiguration, instead of the flags for Ingresses and HTTPProxies
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) config: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) ingress: IngressArgs,
     /// Split route tables into shards, so that Envoy's cost per change doesn't grow with the number of hosts
@@ -180,6 +184,9 @@ pub(crate) struct TranslateArgs {
     /// Add this number to each port to get the port that Envoy listens on
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) port_offset: u16,
+    /// File with a SesameConfiguration, instead of the flags for Ingresses and HTTPProxies
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) config: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) ingress: IngressArgs,
     /// Split route tables into shards, so that Envoy's cost per change doesn't grow with the number of hosts
@@ -191,17 +198,22 @@ pub(crate) struct TranslateArgs {
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct IngressArgs {
     /// Name of the ingress class that Sesame implements; IngressClasses with Sesame's controller name also count
-    #[arg(long, value_name = "NAME", default_value = sesame_control::INGRESS_CLASS)]
+    #[arg(long, value_name = "NAME", default_value = sesame_control::INGRESS_CLASS, conflicts_with = "config")]
     ingress_class: String,
     /// Namespaces whose HTTPProxies may have a virtualhost, comma-separated [default: all]
-    #[arg(long, value_name = "NAMESPACE", value_delimiter = ',')]
+    #[arg(
+        long,
+        value_name = "NAMESPACE",
+        value_delimiter = ',',
+        conflicts_with = "config"
+    )]
     root_namespaces: Vec<String>,
     /// Secret with the certificate for TLS connections that name no host or an unknown one. They reach only the hosts
     /// of HTTPProxies that enable it
-    #[arg(long, value_name = "NAMESPACE/NAME", value_parser = secret_name)]
+    #[arg(long, value_name = "NAMESPACE/NAME", value_parser = secret_name, conflicts_with = "config")]
     fallback_certificate: Option<NamespacedName>,
     /// ExtensionService that enforces the global rate limits of HTTPProxies [default: none; such limits are errors]
-    #[arg(long, value_name = "NAMESPACE/NAME", value_parser = namespaced_name)]
+    #[arg(long, value_name = "NAMESPACE/NAME", value_parser = namespaced_name, conflicts_with = "config")]
     rate_limit_service: Option<NamespacedName>,
     /// Domain of the descriptors that the rate limit service gets
     #[arg(long, value_name = "DOMAIN", default_value = sesame_control::RATE_LIMIT_DOMAIN,
@@ -242,9 +254,17 @@ impl IngressArgs {
         }
     }
 
-    pub(crate) fn settings(&self) -> IngressSettings {
+    /// The settings of these flags.
+    pub(crate) fn settings(&self, mode: Mode) -> Settings {
+        Settings {
+            ingress: self.ingress_settings(),
+            ..Settings::new(mode)
+        }
+    }
+
+    fn ingress_settings(&self) -> IngressSettings {
         IngressSettings {
-            class: self.ingress_class.as_str().into(),
+            classes: BTreeSet::from([self.ingress_class.as_str().into()]),
             root_namespaces: (!self.root_namespaces.is_empty()).then(|| {
                 let namespaces = self.root_namespaces.iter();
                 namespaces.map(|name| name.as_str().into()).collect()
@@ -260,6 +280,7 @@ impl IngressArgs {
                     headers: self.rate_limit_headers,
                     resource_exhausted: self.rate_limit_resource_exhausted,
                 }),
+            ..IngressSettings::default()
         }
     }
 }

@@ -9,6 +9,7 @@
 mod args;
 mod bootstrap;
 mod completion;
+mod config;
 mod local;
 mod logging;
 mod output;

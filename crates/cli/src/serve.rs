@@ -5,16 +5,19 @@
 use std::env;
 use std::fs;
 use std::io::{self, IsTerminal};
+use std::path::Path;
 use std::process::ExitCode;
 use std::thread;
 
-use anyhow::{Context, Result};
-use sesame_control::serve::{Envoys, Serve, ServeConfig};
+use anyhow::{Context, Result, bail};
+use sesame_api::{NamespacedName, SesameConfiguration};
+use sesame_control::serve::{Envoys, Serve, ServeConfig, await_configuration};
+use sesame_control::{Mode, Settings};
 
 use crate::args::{LogLevel, ServeArgs};
 use crate::settings::log_filter;
 use crate::signals::Signals;
-use crate::{logging, output};
+use crate::{config as file_config, logging, output};
 
 /// Turns off the client library's logs: it logs failed requests without context, and callers log them with context.
 const NO_CLIENT_LOGS: &str = "kube_client::client=off";
@@ -31,19 +34,22 @@ pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode> {
     };
     let colour = io::stderr().is_terminal();
     logging::start(&filter, args.log_format, colour, logging::Stderr)?;
-    let config = config(args)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         // The engine has its own thread. More worker threads would cost more in context switches than they gain.
         .worker_threads(thread::available_parallelism().map_or(1, |cores| cores.get().div_ceil(2)))
         .enable_all()
         .build()
         .context("cannot start the async runtime")?;
-    runtime.block_on(serve(config))
+    runtime.block_on(serve(args))
 }
 
-async fn serve(config: ServeConfig) -> Result<ExitCode> {
+async fn serve(args: &ServeArgs) -> Result<ExitCode> {
     let mut signals = Signals::new()?;
-    let mut serve = Serve::start(config).await?;
+    let configuration = tokio::select! {
+        () = signals.next() => return Ok(ExitCode::SUCCESS),
+        configuration = configuration(args) => configuration?,
+    };
+    let mut serve = Serve::start(config(args, configuration.as_ref())?).await?;
     tracing::info!(xds = %serve.xds(), "serving");
     tokio::select! {
         () = signals.next() => {}
@@ -57,7 +63,22 @@ async fn serve(config: ServeConfig) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn config(args: &ServeArgs) -> Result<ServeConfig> {
+/// The instance's SesameConfiguration, if it has one. Waits for it if it is an object.
+async fn configuration(args: &ServeArgs) -> Result<Option<SesameConfiguration>> {
+    if let Some(file) = &args.config {
+        return file_config::read(file).map(Some);
+    }
+    let Some(name) = &args.configuration else {
+        return Ok(None);
+    };
+    let name = NamespacedName::new(args.namespace.as_str(), name.as_str());
+    let kubeconfig = args.kubeconfig.as_deref();
+    let settings = Settings::new(Mode::Managed);
+    let found = await_configuration(kubeconfig, &name, &settings, Some(args.probes)).await?;
+    Ok(Some(found))
+}
+
+fn config(args: &ServeArgs, configuration: Option<&SesameConfiguration>) -> Result<ServeConfig> {
     let replica = match &args.name {
         Some(name) => name.clone(),
         None => fs::read_to_string("/proc/sys/kernel/hostname")
@@ -65,17 +86,50 @@ fn config(args: &ServeArgs) -> Result<ServeConfig> {
             .trim()
             .to_owned(),
     };
-    let envoys = match args.unmanaged {
-        true => Envoys::Unmanaged {
+    let watched = &args.watch_namespaces;
+    if args.configuration.is_some() && !watched.is_empty() && !watched.contains(&args.namespace) {
+        bail!(
+            "--configuration: the namespace {0} isn't watched, so changes wouldn't be seen; add {0} to --watch-namespaces",
+            args.namespace
+        );
+    }
+    let spec = configuration.map(|configuration| &configuration.spec);
+    let managed = spec.map_or(!args.unmanaged, |spec| spec.envoy.is_some());
+    let mode = match managed {
+        true => Mode::Managed,
+        false => Mode::Unmanaged {
             gateway: args.gateway.clone(),
-            addresses: args.addresses.clone(),
-            service: args.envoy_service.clone(),
         },
-        false => Envoys::Managed {
+    };
+    let mut settings = args.ingress.settings(mode);
+    if let Some(configuration) = configuration {
+        let file = args
+            .config
+            .as_deref()
+            .unwrap_or(Path::new("SesameConfiguration"));
+        settings = file_config::settings(file, &settings, configuration)?;
+    }
+    let envoys = match managed {
+        true => Envoys::Managed {
             envoy_image: args.envoy_image.clone(),
             sidecar_image: args.sidecar_image.clone(),
             xds_host: args.xds_host.clone(),
             xds_port: args.xds_port,
+        },
+        false => match spec.and_then(|spec| spec.unmanaged_envoy.as_ref()) {
+            Some(envoy) => Envoys::Unmanaged {
+                addresses: envoy
+                    .addresses
+                    .iter()
+                    .flatten()
+                    .map(ToString::to_string)
+                    .collect(),
+                service: envoy.service.as_ref().map(|service| service.key()),
+            },
+            None => Envoys::Unmanaged {
+                addresses: args.addresses.clone(),
+                service: args.envoy_service.clone(),
+            },
         },
     };
     Ok(ServeConfig {
@@ -83,7 +137,8 @@ fn config(args: &ServeArgs) -> Result<ServeConfig> {
         namespace: args.namespace.clone(),
         replica,
         watch_namespaces: Some(args.watch_namespaces.clone()).filter(|list| !list.is_empty()),
-        ingress: args.ingress.settings(),
+        settings,
+        configuration_file: args.config.clone(),
         contour: args.ingress.contour(),
         envoys,
         xds: args.xds,

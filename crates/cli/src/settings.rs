@@ -8,9 +8,10 @@ use std::io::{self, IsTerminal};
 use anyhow::Result;
 use sesame_control::files::FilesConfig;
 use sesame_control::local::LocalConfig;
-use sesame_control::{EnvoyLog, binary};
+use sesame_control::{EnvoyLog, Mode, binary};
 
 use crate::args::{LocalArgs, LocalOutput, LogFormat, LogLevel};
+use crate::config;
 
 /// Settings of `sesame local`.
 #[derive(Debug)]
@@ -41,17 +42,19 @@ impl LocalSettings {
     /// If no Envoy is found.
     pub(crate) fn resolve(args: &LocalArgs) -> Result<Self> {
         let envoy = binary::find(args.envoy.as_deref())?;
+        let settings = args.ingress.settings(Mode::Local);
+        let (settings, paths) = config::of_local(settings, args.config.as_deref(), &args.paths)?;
         let files = FilesConfig {
             contour: args.ingress.contour().reads(),
             watch: args.watch,
-            ..FilesConfig::new(&args.paths)
+            ..FilesConfig::new(paths)
         };
         let terminal = io::stdout().is_terminal();
         let rust_log = env::var("RUST_LOG").ok().filter(|text| !text.is_empty());
         Ok(Self {
             run: LocalConfig {
                 port_offset: args.port_offset,
-                ingress: args.ingress.settings(),
+                settings,
                 sharding: args.route_shards.into(),
                 module: args.envoy_module,
                 concurrency: Some(args.concurrency),

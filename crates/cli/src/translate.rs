@@ -10,10 +10,10 @@ use serde::Serialize;
 use serde_json::Value;
 use sesame_api::{Kind, KindName, NamespacedName, Object, ObjectKey};
 use sesame_control::files::{self, FilesConfig, Snapshot};
-use sesame_control::{FleetId, Options, Resources, StatusView, Translation};
+use sesame_control::{FleetId, Mode, Options, Resources, StatusView, Translation};
 
 use crate::args::{OutputPart, TranslateArgs};
-use crate::output;
+use crate::{config, output};
 
 /// The output of the command.
 #[derive(Debug, Serialize)]
@@ -44,9 +44,11 @@ impl<'a> List<'a> {
 }
 
 pub(crate) fn run(args: &TranslateArgs) -> Result<ExitCode> {
+    let settings = args.ingress.settings(Mode::Local);
+    let (settings, paths) = config::of_local(settings, args.config.as_deref(), &args.paths)?;
     let snapshot = files::load(&FilesConfig {
         contour: args.ingress.contour().reads(),
-        ..FilesConfig::new(&args.paths)
+        ..FilesConfig::new(paths)
     });
     report(&snapshot);
     let options = Options {
@@ -57,8 +59,7 @@ pub(crate) fn run(args: &TranslateArgs) -> Result<ExitCode> {
         .gateway
         .as_ref()
         .map(|gateway| sets_of(&snapshot, gateway));
-    let mut translation =
-        sesame_control::translate_with(snapshot.objects, args.ingress.settings(), options);
+    let mut translation = sesame_control::translate_with(snapshot.objects, settings, options);
     if let (Some(gateway), Some(sets)) = (&args.gateway, sets) {
         filter_by_gateway(&mut translation, gateway, &sets)?;
     }

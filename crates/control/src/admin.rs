@@ -63,6 +63,13 @@ pub(crate) fn probes(pages: Pages) -> Router {
         .with_state(pages)
 }
 
+/// The pages of a replica that waits for its configuration.
+pub(crate) fn waiting(reason: String) -> Router {
+    Router::new()
+        .route("/healthz", get(|| async { "ok\n" }))
+        .route("/readyz", get(|| async { unavailable(reason) }))
+}
+
 /// Serves until `stop` completes.
 pub(crate) async fn serve(
     listener: TcpListener,

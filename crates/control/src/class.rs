@@ -24,6 +24,10 @@ pub(crate) fn builtin(controller_name: &Arc<str>) -> Object {
     }))
 }
 
+pub(crate) fn key() -> ObjectKey {
+    ObjectKey::new(Kind::GatewayClass, "", NAME)
+}
+
 pub(crate) fn is_builtin(key: &ObjectKey) -> bool {
-    key.kind == Kind::GatewayClass && &*key.name == NAME
+    *key == self::key()
 }

@@ -4,11 +4,13 @@
 //! changed resources. No IO, no time, no threads: the caller provides them.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use sesame_api::{Kind, Object, ObjectKey, Release};
 use sesame_engine::{Batch, Builder, Commit, Engine};
 use sesame_envoy::{Assembler, Options, ResourceChange, Sharding};
 use sesame_model::{FleetId, FleetState};
+use sesame_translate::configuration;
 use sesame_translate::fleet::Rejected;
 use sesame_translate::pipeline::{self, Outputs, Pipeline};
 use sesame_translate::settings::{Mode, Settings};
@@ -32,8 +34,6 @@ pub enum Input {
     Release(Option<Release>),
     /// The kinds that the API server doesn't serve.
     Absent(BTreeSet<Kind>),
-    /// Changed settings.
-    Settings(Settings),
 }
 
 /// The outcome of some inputs.
@@ -125,11 +125,15 @@ impl Core {
             match input {
                 Input::Upsert(object) => {
                     self.user_defines_class |= class::is_builtin(&object.key());
+                    if let Some(settings) = self.configured(&object) {
+                        self.settings = settings;
+                        self.set_settings(&mut batch);
+                    }
                     tables.upsert(&mut batch, object);
                 }
                 Input::Remove(key) if !self.settings.in_cluster() && class::is_builtin(&key) => {
                     self.user_defines_class = false;
-                    tables.upsert(&mut batch, class::builtin(&self.settings.controller_name));
+                    self.set_builtin_class(&mut batch);
                 }
                 Input::Remove(key) => tables.remove(&mut batch, &key),
                 Input::Fleet(fleet, state) => tables.set_fleet(&mut batch, fleet, state),
@@ -141,10 +145,6 @@ impl Core {
                 }
                 Input::Release(release) => tables.set_release(&mut batch, release),
                 Input::Absent(kinds) => tables.set_absent(&mut batch, kinds),
-                Input::Settings(settings) => {
-                    self.settings = settings;
-                    self.set_settings(&mut batch);
-                }
             }
         }
         self.committed = true;
@@ -156,8 +156,33 @@ impl Core {
         let tables = self.pipeline.inputs;
         tables.set_settings(batch, self.settings.clone());
         if !self.user_defines_class {
-            tables.upsert(batch, class::builtin(&self.settings.controller_name));
+            self.set_builtin_class(batch);
         }
+    }
+
+    fn set_builtin_class(&self, batch: &mut Batch) {
+        let tables = self.pipeline.inputs;
+        match &self.settings.controller_name {
+            Some(name) => tables.upsert(batch, class::builtin(name)),
+            None => tables.remove(batch, &class::key()),
+        }
+    }
+
+    /// The settings in an object, if it is the instance's configuration and valid. While it is invalid or gone, the last
+    /// valid settings apply.
+    fn configured(&self, object: &Object) -> Option<Settings> {
+        let Object::SesameConfiguration(configuration) = object else {
+            return None;
+        };
+        let name = configuration.meta.namespaced_name();
+        (self.settings.configuration.as_ref() == Some(&name))
+            .then(|| configuration::settings(&self.settings, configuration).ok())
+            .flatten()
+    }
+
+    /// The controller name of our GatewayClasses, if we serve any.
+    pub(crate) fn controller_name(&self) -> Option<&Arc<str>> {
+        self.settings.controller_name.as_ref()
     }
 
     /// Whether there has been a commit. An empty one, as in an empty cluster, counts.

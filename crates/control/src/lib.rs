@@ -46,7 +46,11 @@ pub use sesame_fleet::module;
 pub use sesame_model::{FleetId, Port};
 /// Files as a source of objects.
 pub use sesame_sources::files;
-/// The default name of the ingress class that Sesame implements.
+/// The settings in a SesameConfiguration.
+pub use sesame_translate::configuration::settings as configured_settings;
+/// What is wrong with a field.
+pub use sesame_translate::problem::FieldError;
+/// The settings of a translation, and their defaults.
 pub use sesame_translate::settings::{
-    INGRESS_CLASS, IngressSettings, RATE_LIMIT_DOMAIN, RateLimitSettings,
+    INGRESS_CLASS, IngressSettings, Mode, RATE_LIMIT_DOMAIN, RateLimitSettings, Settings,
 };

@@ -21,7 +21,7 @@ use std::time::{Duration, Instant, SystemTime};
 use sesame_envoy::{Options, Sharding};
 use sesame_fleet::local::{Level, Supervisor};
 use sesame_sources::files::{self, ChangeSet, FilesConfig};
-use sesame_translate::settings::{IngressSettings, Mode, Settings};
+use sesame_translate::settings::{Mode, Settings};
 use sesame_xds as xds;
 use tempfile::TempDir;
 use tokio::net::{TcpListener, UnixListener};
@@ -61,8 +61,8 @@ pub struct LocalConfig {
     pub envoy: PathBuf,
     /// Added to a Gateway's port to get the port to bind.
     pub port_offset: u16,
-    /// Settings of Ingresses and HTTPProxies.
-    pub ingress: IngressSettings,
+    /// The settings at the start. If they are from a SesameConfiguration, its file must be among `files`.
+    pub settings: Settings,
     /// Which route tables are sharded.
     pub sharding: Sharding,
     /// Whether Envoys load Sesame's module.
@@ -84,7 +84,7 @@ impl LocalConfig {
             files,
             envoy: envoy.into(),
             port_offset: 0,
-            ingress: IngressSettings::default(),
+            settings: Settings::new(Mode::Local),
             sharding: Sharding::Auto,
             module: true,
             concurrency: Some(2),
@@ -213,11 +213,7 @@ impl Local {
         };
         let ports = Ports::new(port_offset, Box::new(SystemPortProber));
         let runner = LocalRunner::new(ports, desired, commands);
-        let settings = Settings {
-            ingress: config.ingress.clone(),
-            ..Settings::new(Mode::Local)
-        };
-        let core = Core::local(settings, options);
+        let core = Core::local(config.settings.clone(), options);
         let translator = Translator::new(core, Box::new(runner), outputs.clone(), start);
         let translator = translator.spawn(messages).map_err(StartError::Supervisor)?;
 

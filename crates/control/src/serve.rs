@@ -5,6 +5,7 @@
 //! configuration.
 
 mod addresses;
+mod configuration;
 mod feed;
 mod fleet_updates;
 pub(crate) mod health;
@@ -21,12 +22,13 @@ use std::path::PathBuf;
 
 use sesame_api::{Kind, NamespacedName};
 use sesame_envoy::Sharding;
-use sesame_translate::settings::IngressSettings;
+use sesame_translate::settings::Settings;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::running::Running;
 
+pub use self::configuration::{ConfigurationError, await_configuration};
 pub use self::server_identity::UNMANAGED_SECRET;
 pub use self::start::StartError;
 pub use crate::running::RunError;
@@ -45,8 +47,11 @@ pub struct ServeConfig {
     pub replica: String,
     /// The namespaces to watch; `None` means all.
     pub watch_namespaces: Option<Vec<String>>,
-    /// Settings of Ingresses and HTTPProxies.
-    pub ingress: IngressSettings,
+    /// The settings of the translation at the start; `ipv6` is replaced by what this node has. If they are from a
+    /// SesameConfiguration in the cluster, or in `configuration_file`, they follow its changes.
+    pub settings: Settings,
+    /// The file with the SesameConfiguration, which is watched; `None` if it is an object, or if there is none.
+    pub configuration_file: Option<PathBuf>,
     /// Whether Contour's objects are served.
     pub contour: ContourCompat,
     /// How Envoys run.
@@ -131,8 +136,6 @@ pub enum Envoys {
     /// Envoys run outside Sesame (unmanaged), with the output of `sesame bootstrap`. They are one fleet, which serves
     /// one Gateway, and all objects without one.
     Unmanaged {
-        /// The Gateway; `None` means the oldest one of Sesame's oldest GatewayClass.
-        gateway: Option<NamespacedName>,
         /// Addresses and hostnames at which clients reach them.
         addresses: Vec<String>,
         /// A Service whose status contains the addresses.

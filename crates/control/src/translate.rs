@@ -12,7 +12,7 @@ use sesame_api::{Object, ObjectKey};
 use sesame_envoy::{Options, ResourceChange, names, render};
 use sesame_model::{FleetId, FleetRequest};
 use sesame_translate::problem::Notices;
-use sesame_translate::settings::{IngressSettings, Mode, Settings};
+use sesame_translate::settings::{Mode, Settings};
 
 use crate::core::{Core, Input};
 use crate::plan::Planner;
@@ -80,19 +80,11 @@ impl Serialize for StatusView {
 ///
 /// If the GatewayClass `sesame` isn't among them, it is added, without a status in the outcome.
 pub fn translate(objects: Vec<Object>, options: Options) -> Translation {
-    translate_with(objects, IngressSettings::default(), options)
+    translate_with(objects, Settings::new(Mode::Local), options)
 }
 
-/// Like [`translate`], with settings of Ingresses and HTTPProxies.
-pub fn translate_with(
-    objects: Vec<Object>,
-    ingress: IngressSettings,
-    options: Options,
-) -> Translation {
-    let settings = Settings {
-        ingress,
-        ..Settings::new(Mode::Local)
-    };
+/// Like [`translate`], with other settings of a local run.
+pub fn translate_with(objects: Vec<Object>, settings: Settings, options: Options) -> Translation {
     let mut core = Core::local(settings, options);
     let before = core.apply(objects.into_iter().map(Input::Upsert)).resources;
     let requests: BTreeMap<FleetId, FleetRequest> = core

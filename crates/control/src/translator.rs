@@ -16,7 +16,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use sesame_api::{Kind, ObjectKey, Release};
+use sesame_api::{Kind, Object, ObjectKey, Release, SesameConfiguration};
 use sesame_fleet::kube::pod_services::PodServiceWriter;
 use sesame_model::{FleetId, FleetRequest, FleetState, PodServiceId, Port};
 use sesame_sources::change::Change;
@@ -45,6 +45,8 @@ const MAX_BATCH: usize = 1024;
 pub(crate) enum Message {
     /// Changed objects. The first set contains all objects.
     Changes(ChangeSet),
+    /// The instance's configuration, if it is a file.
+    Configuration(Box<SesameConfiguration>),
     /// An Envoy has ACKed its resources.
     EnvoyReady(FleetId),
     /// An Envoy exited or can't be started, whether or not it will be restarted.
@@ -304,6 +306,10 @@ impl Translator {
     fn handle(&mut self, message: Message, turn: &mut Turn) {
         match message {
             Message::Changes(set) => self.handle_changes(set, turn),
+            Message::Configuration(configuration) => {
+                let object = Object::SesameConfiguration(configuration);
+                turn.inputs.push(Input::Upsert(object));
+            }
             Message::EnvoyReady(fleet) if !self.requests.contains_key(&fleet) => {}
             Message::EnvoyReady(fleet) => {
                 self.started.insert(fleet.clone());

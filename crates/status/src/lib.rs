@@ -25,7 +25,7 @@ pub use self::write::WriterTask;
 /// Settings of a [`Writer`].
 #[derive(Clone, Debug)]
 pub struct WriterConfig {
-    /// Our name in status entries that name their controller.
+    /// Our name in status entries that name their controller, until [`Writer::set_controller`].
     pub controller_name: Arc<str>,
     /// Our name in `metadata.managedFields`.
     pub field_manager: String,
@@ -102,6 +102,12 @@ impl Writer {
         if !self.unwritten.contains(&key.kind) {
             self.update(|queue, now| queue.set_desired(key, status, now));
         }
+    }
+
+    /// Sets our name in status entries that name their controller, for statuses set from now on. Entries with the previous
+    /// name stay.
+    pub fn set_controller(&self, name: &Arc<str>) {
+        self.shared.queue().set_controller(Arc::clone(name));
     }
 
     /// Sets the live status of an object; `None` if the object was deleted.

@@ -48,6 +48,8 @@ const REVERT_WINDOW: Duration = Duration::from_secs(60);
 #[derive(Clone, Debug)]
 pub(crate) struct Job {
     pub key: ObjectKey,
+    /// Our name in status entries.
+    pub controller: Arc<str>,
     pub desired: Desired,
     /// The last known live status.
     pub live: Arc<LiveStatus>,
@@ -117,6 +119,11 @@ impl Queue {
             backoff: ServerBackoff::default(),
             failures: Failures::default(),
         }
+    }
+
+    /// Sets our name in status entries. Entries with the previous name stay.
+    pub(crate) fn set_controller(&mut self, name: Arc<str>) {
+        self.controller = name;
     }
 
     pub(crate) fn set_desired(
@@ -199,7 +206,7 @@ impl Queue {
                 None => self.remove_if_empty(&key),
                 Some(at) if at > now => self.wait(&key, at),
                 Some(_) => {
-                    let job = object.start(&key, now);
+                    let job = object.start(&key, &self.controller, now);
                     self.in_flight += 1;
                     return Some(job);
                 }

@@ -109,9 +109,8 @@ impl WriterTask {
     /// The patch of a job, or the outcome if there is nothing to write.
     fn compare(&self, job: &Job) -> Result<merge::Patch, Outcome> {
         self.counters.compared();
-        let controller = &self.sender.config.controller_name;
         let now = Timestamp::now();
-        match merge::diff(controller, job.key.kind, &job.live, &job.desired, now) {
+        match merge::diff(&job.controller, job.key.kind, &job.live, &job.desired, now) {
             Diff::UpToDate => Err(Outcome::UpToDate),
             Diff::Stale => Err(Outcome::Stale),
             Diff::Patch(patch) => Ok(patch),

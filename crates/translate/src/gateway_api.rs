@@ -1,7 +1,6 @@
 //! Translates Gateway API objects into the model and statuses:
 //!
 //! - `class`: which GatewayClasses are ours and accepted
-//! - `parameters`: the fleet parameters of classes and Gateways
 //! - `unmanaged`: which Gateway the unmanaged fleet serves
 //! - `frontend`: how a Gateway validates clients' certificates
 //! - `gateway`, `listener_set`, `listener`, `conflicts`: which listeners are valid; `listener_state` is the result
@@ -42,7 +41,6 @@ pub(crate) mod listener_set_status;
 pub mod listener_state;
 pub(crate) mod listener_status;
 pub(crate) mod merge;
-pub mod parameters;
 pub(crate) mod policy_status;
 pub(crate) mod route;
 pub(crate) mod telemetry;

@@ -238,7 +238,8 @@ pub(crate) fn stages(b: &mut Builder, inputs: &Inputs, read: Read, sources: Sour
         rules: b.derive("http_proxy rules", trees, move |reader, key: &ObjectKey| {
             let tree = reader.get(trees, key)?;
             let (root, host) = (reader.get(roots, key)?, reader.get(hosts, key)?);
-            Some(rules::rules(reader, fragments, &tree, &root, &host))
+            let https = reader.get(settings, &())?.ingress.ports.https;
+            Some(rules::rules(reader, fragments, &tree, &root, &host, https))
         }),
         attachments: b.derive(
             "http_proxy attachments",

@@ -113,6 +113,7 @@ pub(crate) fn stages(
         ours: read.ours,
         backends: sources.backends,
         tls: read.tls,
+        settings: inputs.settings,
     };
     let contribution = Contribution {
         points: tls.points,

@@ -6,21 +6,21 @@ use std::sync::Arc;
 use sesame_api::{
     BackendTLSPolicy, ExtensionService, GRPCRoute, Gateway, GatewayClass, HTTPProxy, HTTPRoute,
     Ingress, IngressClass, Kind, ListenerSet, NamespacedName, Object, ObjectKey, ReferenceGrant,
-    Release, TCPRoute, TLSCertificateDelegation, TLSRoute, UDPRoute, XBackend,
+    Release, SesameConfiguration, TCPRoute, TLSCertificateDelegation, TLSRoute, UDPRoute, XBackend,
     XBackendTrafficPolicy, XListenerSet, XTelemetryPolicy,
 };
 use sesame_engine::{Batch, Builder, Engine, Index, Reader, Table};
 use sesame_model::{FleetId, FleetState};
 
+use crate::configuration::KEY;
+use crate::configuration::references::ConfigData;
 use crate::fleet::Rejected;
 use crate::gateway_api::assigned_ports;
-use crate::gateway_api::parameters::ConfigData;
 use crate::settings::Settings;
 use crate::shared::authorities::AUTHORITIES;
 use crate::shared::certificates::SecretData;
 use crate::shared::delegation::{self, Delegations};
 use crate::shared::namespaces::Labels;
-use crate::shared::parameters::KEY;
 use crate::shared::services::{self, Service, Slice};
 
 /// The input tables.
@@ -42,6 +42,7 @@ pub struct Inputs {
     pub(crate) http_proxies: Table<ObjectKey, HTTPProxy>,
     pub(crate) tls_certificate_delegations: Table<ObjectKey, TLSCertificateDelegation>,
     pub(crate) extension_services: Table<ObjectKey, ExtensionService>,
+    pub(crate) configurations: Table<ObjectKey, SesameConfiguration>,
     pub(crate) ingresses: Table<ObjectKey, Ingress>,
     pub(crate) ingress_classes: Table<Arc<str>, IngressClass>,
     pub(crate) reference_grants: Table<NamespacedName, ReferenceGrant>,
@@ -87,6 +88,7 @@ impl Inputs {
             http_proxies: b.input("http_proxies"),
             tls_certificate_delegations,
             extension_services: b.input("extension_services"),
+            configurations: b.input("configurations"),
             ingresses: b.input("ingresses"),
             ingress_classes: b.input("ingress_classes"),
             reference_grants,
@@ -267,6 +269,7 @@ input_tables! {
     HTTPProxy => http_proxies,
     TLSCertificateDelegation => tls_certificate_delegations,
     ExtensionService => extension_services,
+    SesameConfiguration => configurations,
     ContourHTTPProxy => http_proxies,
     ContourTLSCertificateDelegation => tls_certificate_delegations,
     ContourExtensionService => extension_services,
@@ -316,6 +319,7 @@ whole_objects! {
     HTTPProxy without status,
     TLSCertificateDelegation without status,
     ExtensionService without status,
+    SesameConfiguration without status,
     Ingress without status,
     IngressClass,
     ReferenceGrant,
@@ -389,11 +393,11 @@ impl InputObject for sesame_api::Secret {
 impl InputObject for sesame_api::ConfigMap {
     type Row = ConfigData;
 
-    /// Stores only the entries with parameters and CA certificates.
+    /// Stores only the entries with a configuration and CA certificates.
     fn row(self) -> Option<ConfigData> {
         let mut data = self.data.unwrap_or_default();
         Some(ConfigData {
-            parameters: data.remove(KEY).map(Into::into),
+            configuration: data.remove(KEY).map(Into::into),
             authorities: data.remove(AUTHORITIES).map(Into::into),
         })
     }

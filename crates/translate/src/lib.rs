@@ -4,6 +4,7 @@
 //! they can't disagree. Translation can't fail: an error in an object becomes a condition on it and doesn't affect
 //! other objects. It must depend neither on the source of objects nor on Envoy's terms.
 
+pub mod configuration;
 pub mod fleet;
 pub mod gateway_api;
 pub(crate) mod http_proxy;

@@ -21,6 +21,7 @@ use sesame_model::{
 };
 
 use self::reach::{certificates_of, clusters_of, listener_clusters_of, trust_bundles_of};
+use crate::configuration;
 use crate::gateway_api::route::{self, RouteKind, attach, backends};
 use crate::gateway_api::{
     ancestors, backend_tls, backend_traffic, l4_route, listener_state, telemetry, xbackend,
@@ -469,6 +470,7 @@ pub fn stages(b: &mut Builder) -> Pipeline {
     let overlaps = overlaps::stages(b, of_hosts, attachments);
     let proxy_status = http_proxy::statuses(b, &inputs, proxy_stages, overlaps, addresses);
     let extension_status = extensions::statuses(b, &inputs, of_default_fleet.extensions);
+    let configuration_status = configuration::statuses(b, &inputs);
     let statuses = b.union(
         "statuses",
         [
@@ -483,6 +485,7 @@ pub fn stages(b: &mut Builder) -> Pipeline {
             ingress_stages.statuses,
             proxy_status,
             extension_status,
+            configuration_status,
         ],
     );
 

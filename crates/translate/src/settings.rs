@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use sesame_api::NamespacedName;
-use sesame_model::FleetId;
+use sesame_api::{DefaultPorts, GatewayClass, NamespacedName, UnmanagedEnvoy};
+use sesame_model::{FleetId, FleetParameters, Port};
 
 /// The default controller name of Sesame's GatewayClasses.
 pub const CONTROLLER_NAME: &str = "projectsesame.io/gateway-controller";
@@ -21,12 +21,18 @@ pub const INGRESS_CONTROLLER: &str = "projectsesame.io/ingress-controller";
 /// The settings of a translation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// `spec.controllerName` of the GatewayClasses that Sesame implements.
-    pub controller_name: Arc<str>,
+    /// `spec.controllerName` of the GatewayClasses that Sesame implements; `None` if it serves no Gateways.
+    pub controller_name: Option<Arc<str>>,
     /// Where the Envoys run.
     pub mode: Mode,
     /// What concerns Ingresses and HTTPProxies.
     pub ingress: IngressSettings,
+    /// The parameters of all fleets, which GatewayClasses and Gateways may override.
+    pub fleet: FleetParameters,
+    /// The SesameConfiguration that these settings are from, if any.
+    pub configuration: Option<NamespacedName>,
+    /// Where clients reach unmanaged Envoys, according to that configuration when the instance started.
+    pub unmanaged_envoy: Option<UnmanagedEnvoy>,
     /// Whether Envoys in a cluster bind IPv6 addresses. Must be false if the nodes' kernels lack IPv6: Envoy rejects
     /// a listener if any of its addresses can't be bound.
     pub ipv6: bool,
@@ -35,8 +41,10 @@ pub struct Settings {
 /// Settings of Ingresses and HTTPProxies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IngressSettings {
-    /// The name of the ingress class that Sesame implements, with or without an IngressClass.
-    pub class: Arc<str>,
+    /// The names of the ingress classes that Sesame implements, with or without an IngressClass.
+    pub classes: BTreeSet<Arc<str>>,
+    /// The ports of the listeners that Ingresses and HTTPProxies share.
+    pub ports: DefaultPorts,
     /// The namespaces whose HTTPProxies may have a `virtualhost`; `None` means all.
     pub root_namespaces: Option<BTreeSet<Arc<str>>>,
     /// The Secret with the certificate for TLS connections that name no host or an unknown one, if there is any.
@@ -62,6 +70,16 @@ pub struct RateLimitSettings {
 }
 
 impl IngressSettings {
+    /// The port of the HTTP listener.
+    pub(crate) fn http_port(&self) -> Port {
+        Port::tcp(self.ports.http)
+    }
+
+    /// The port of all listeners with TLS.
+    pub(crate) fn https_port(&self) -> Port {
+        Port::tcp(self.ports.https)
+    }
+
     /// Whether HTTPProxies in this namespace may have a `virtualhost`.
     pub(crate) fn permits_roots(&self, namespace: &str) -> bool {
         let namespaces = self.root_namespaces.as_ref();
@@ -72,7 +90,8 @@ impl IngressSettings {
 impl Default for IngressSettings {
     fn default() -> Self {
         Self {
-            class: INGRESS_CLASS.into(),
+            classes: BTreeSet::from([INGRESS_CLASS.into()]),
+            ports: DefaultPorts::default(),
             root_namespaces: None,
             fallback_certificate: None,
             rate_limits: None,
@@ -100,11 +119,19 @@ impl Settings {
     /// Settings for a mode, with the default controller name and IPv6.
     pub fn new(mode: Mode) -> Self {
         Self {
-            controller_name: CONTROLLER_NAME.into(),
+            controller_name: Some(CONTROLLER_NAME.into()),
             mode,
             ingress: IngressSettings::default(),
+            fleet: FleetParameters::default(),
+            configuration: None,
+            unmanaged_envoy: None,
             ipv6: true,
         }
+    }
+
+    /// Whether Sesame implements a GatewayClass.
+    pub(crate) fn controls(&self, class: &GatewayClass) -> bool {
+        self.controller_name.as_ref() == Some(&class.spec.controller_name)
     }
 
     /// The fleet for objects without a Gateway.

@@ -23,7 +23,6 @@ pub mod listeners;
 pub(crate) mod namespaces;
 pub(crate) mod open_listeners;
 pub(crate) mod overlaps;
-pub mod parameters;
 pub mod pod_services;
 pub(crate) mod ports;
 pub mod precedence;

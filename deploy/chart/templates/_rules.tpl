@@ -73,10 +73,10 @@
   resources: [tlscertificatedelegations]
   verbs: [list, watch]
 - apiGroups: [projectsesame.io]
-  resources: [extensionservices, httpproxies]
+  resources: [extensionservices, httpproxies, sesameconfigurations]
   verbs: [get, list, watch]
 - apiGroups: [projectsesame.io]
-  resources: [extensionservices/status, httpproxies/status]
+  resources: [extensionservices/status, httpproxies/status, sesameconfigurations/status]
   verbs: [patch]
 {{- if ne .Values.contourCompat "off" }}
 - apiGroups: [projectcontour.io]

@@ -216,7 +216,7 @@ fn delete(scene: &Scene, group: &str) -> Result<()> {
 }
 
 /// The address of a Service, once it has one.
-fn address(scene: &Scene, namespace: &str, service: &str) -> Result<IpAddr> {
+pub(super) fn address(scene: &Scene, namespace: &str, service: &str) -> Result<IpAddr> {
     let look = || load_balancer(&scene.get(&["-n", namespace, "service", service])?);
     until(&format!("{service} has an address"), DONE, look).map(|(address, _)| address)
 }

@@ -3,10 +3,9 @@
 //! In: a scene with Sesame. Out: no requests failed.
 
 use anyhow::Result;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::load::Load;
-use super::parameters::parameters;
 use super::scene::Scene;
 use super::shop;
 
@@ -17,10 +16,11 @@ const NAME: &str = "envoys";
 pub(super) fn envoys(scene: &Scene) -> Result<String> {
     shop::open(scene)?;
     let named = |annotation: &str| {
-        let reference = json!({ "group": "", "kind": "ConfigMap", "name": NAME });
+        let reference =
+            json!({ "group": "projectsesame.io", "kind": "SesameConfiguration", "name": NAME });
         json!({ "parametersRef": reference, "annotations": { "example.com/step": annotation } })
     };
-    scene.apply(&[parameters(NAME, "replicas: 2")])?;
+    scene.apply(&[configuration(json!({ "replicas": 2 }))])?;
     scene.apply(&shop::gateway(NAME, named("first")))?;
     let address = shop::programmed(scene, NAME)?;
     let request = shop::request(address, &shop::host(NAME));
@@ -36,14 +36,14 @@ pub(super) fn envoys(scene: &Scene) -> Result<String> {
         shop::rolled_out(scene, NAME, 2, &first)?,
     ));
     let second = shop::envoys(scene, NAME)?;
-    scene.apply(&[parameters(NAME, "{replicas: 2, logLevel: info}")])?;
+    scene.apply(&[configuration(json!({ "replicas": 2, "logLevel": "info" }))])?;
     times.push((
         "parameter changed",
         shop::rolled_out(scene, NAME, 2, &second)?,
     ));
     for replicas in [4, 1] {
-        let level = format!("{{replicas: {replicas}, logLevel: info}}");
-        scene.apply(&[parameters(NAME, &level)])?;
+        let more = json!({ "replicas": replicas, "logLevel": "info" });
+        scene.apply(&[configuration(more)])?;
         let what = if replicas == 4 {
             "scaled from 2 to 4"
         } else {
@@ -53,7 +53,8 @@ pub(super) fn envoys(scene: &Scene) -> Result<String> {
     }
     // A single Envoy is also replaced without failed requests.
     let last = shop::envoys(scene, NAME)?;
-    scene.apply(&[parameters(NAME, "{replicas: 1, logLevel: warning}")])?;
+    let quiet = json!({ "replicas": 1, "logLevel": "warning" });
+    scene.apply(&[configuration(quiet)])?;
     times.push((
         "single Envoy replaced",
         shop::rolled_out(scene, NAME, 1, &last)?,
@@ -66,4 +67,14 @@ pub(super) fn envoys(scene: &Scene) -> Result<String> {
         .map(|(what, took)| format!("{what}: {:.0} s", took.as_secs_f32()))
         .collect();
     Ok(format!("{tally}; {}", times.join(", ")))
+}
+
+/// Settings of Envoys.
+fn configuration(envoy: Value) -> Value {
+    json!({
+        "apiVersion": "projectsesame.io/v1alpha1",
+        "kind": "SesameConfiguration",
+        "metadata": { "name": NAME, "namespace": shop::NAMESPACE },
+        "spec": { "envoy": envoy },
+    })
 }

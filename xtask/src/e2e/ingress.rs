@@ -54,7 +54,7 @@ const END: Duration = Duration::from_secs(120);
 pub(super) fn ingress(scene: &Scene) -> Result<String> {
     shop::open(scene)?;
     let before = scene.everything()?;
-    scene.apply(&[secret()?, docs(), passthrough(), extension()])?;
+    scene.apply(&[secret(SECRET)?, docs(), passthrough(), extension()])?;
     let example = cargo::root().join("deploy/example-httpproxy.yaml");
     install::apply(&scene.cluster, &example)?;
     let fleet = Fleet {
@@ -224,12 +224,12 @@ fn passthrough() -> Value {
     })
 }
 
-/// The certificate of the Ingress.
-fn secret() -> Result<Value> {
+/// A Secret with the certificate of the quickstart.
+pub(super) fn secret(name: &str) -> Result<Value> {
     let path = cargo::root().join("examples/quickstart/certificate.yaml");
     let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
     let mut secret: Value = serde_saphyr::from_str(&text)?;
-    secret["metadata"] = json!({ "name": SECRET, "namespace": shop::NAMESPACE });
+    secret["metadata"] = json!({ "name": name, "namespace": shop::NAMESPACE });
     Ok(secret)
 }
 

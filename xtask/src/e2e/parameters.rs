@@ -28,13 +28,13 @@ const AUTOSCALERS: &str = "horizontalpodautoscalers";
 /// Time between an invalid parameter and the check for terminated Envoys.
 const SLIP: Duration = Duration::from_secs(5);
 
-/// A ConfigMap with parameters.
-pub(super) fn parameters(name: &str, text: &str) -> Value {
+/// A ConfigMap with settings of Envoys.
+fn parameters(name: &str, settings: &str) -> Value {
     json!({
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": { "name": name, "namespace": shop::NAMESPACE },
-        "data": { "parameters.yaml": text },
+        "data": { "configuration.yaml": format!("envoy: {{{settings}}}") },
     })
 }
 
@@ -63,9 +63,9 @@ pub(super) fn chosen(scene: &Scene) -> Result<String> {
 
     // The address stays the same for clients.
     let load = Load::start(&scene.network, vec![request.clone()]);
-    choose("{replicas: 1, workload: DaemonSet}")?;
+    choose("replicas: 1, workload: DaemonSet")?;
     let to = workload(scene, "daemonsets", "deployments")?;
-    choose("{replicas: 1, workload: Deployment}")?;
+    choose("replicas: 1, workload: Deployment")?;
     let back = workload(scene, "deployments", "daemonsets")?;
     choose("replicas: many")?;
     until("the invalid parameter is reported", DONE, || {
@@ -82,7 +82,7 @@ pub(super) fn chosen(scene: &Scene) -> Result<String> {
 
     for most in [3, 4] {
         choose(&format!(
-            "autoscaling: {{min: 1, max: {most}, cpuPercent: 80}}"
+            "autoscaling: {{minReplicas: 1, maxReplicas: {most}, cpuPercent: 80}}"
         ))?;
         until("an autoscaler", DONE, || {
             let autoscaler = shop::one_made_for(scene, NAME, AUTOSCALERS)?;
@@ -98,7 +98,7 @@ pub(super) fn chosen(scene: &Scene) -> Result<String> {
         Ok(())
     })?;
 
-    choose("{replicas: 1, service: {type: ClusterIP}}")?;
+    choose("replicas: 1, networkPublishing: {type: ClusterIPService}")?;
     let service = service(scene, "ClusterIP")?;
     let cluster: IpAddr = text(&service["spec"]["clusterIP"])?.parse()?;
     until("the Gateway has the Service's address", DONE, || {
@@ -109,7 +109,7 @@ pub(super) fn chosen(scene: &Scene) -> Result<String> {
     let within = shop::request(SocketAddr::new(cluster, 80), &shop::host(NAME));
     shop::served(scene, &within, "")?;
 
-    choose("{replicas: 1, service: {type: NodePort}}")?;
+    choose("replicas: 1, networkPublishing: {type: NodePortService}")?;
     let service = self::service(scene, "NodePort")?;
     let port = service["spec"]["ports"][0]["nodePort"].as_u64();
     let port = u16::try_from(port.context("no node port")?)?;

@@ -41,6 +41,14 @@ pub(crate) struct ServeArgs {
     /// Namespaces to watch [default: all]
     #[arg(long, value_name = "NAMESPACE", value_delimiter = ',')]
     pub(crate) watch_namespaces: Vec<String>,
+    /// File with a SesameConfiguration, instead of the flags for Ingresses, HTTPProxies and unmanaged Envoys. Sesame applies
+    /// its changes
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) config: Option<PathBuf>,
+    /// Name of a SesameConfiguration in Sesame's namespace, instead of a file. Sesame waits until it exists
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["config", "ingress_class", "root_namespaces",
+          "fallback_certificate", "rate_limit_service", "unmanaged"])]
+    pub(crate) configuration: Option<String>,
     #[command(flatten)]
     pub(crate) ingress: IngressArgs,
     /// Listen address of the xDS server (mutual TLS)
@@ -80,7 +88,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "IMAGE", default_value_t = default_sidecar_image(), conflicts_with = "unmanaged")]
     pub(crate) sidecar_image: String,
     /// Don't manage Envoys; run them yourself
-    #[arg(long)]
+    #[arg(long, conflicts_with = "config")]
     pub(crate) unmanaged: bool,
     /// Gateway that unmanaged Envoys serve [default: the oldest Gateway of the oldest GatewayClass]
     #[arg(long, value_name = "NAMESPACE/NAME", value_parser = namespaced_name, requires = "unmanaged")]

@@ -14,7 +14,7 @@ use sesame_fleet::kube::pod_services::{self, PodServiceFailures};
 use sesame_model::{FleetAddress, FleetId};
 use sesame_sources::kube::{self as source, WatchConfig};
 use sesame_status::Counters;
-use sesame_translate::settings::{CONTROLLER_NAME, Mode, Settings};
+use sesame_translate::settings::{CONTROLLER_NAME, Settings};
 use sesame_xds::{self as xds, tls};
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
@@ -27,7 +27,7 @@ use super::leadership::{self, Leadership};
 use super::managed::{ManagedRunner, XdsTarget};
 use super::server_identity;
 use super::unmanaged::UnmanagedRunner;
-use super::{Envoys, SERVICE, Serve, ServeConfig, addresses, feed};
+use super::{Envoys, SERVICE, Serve, ServeConfig, addresses, configuration, feed};
 use crate::admin::{self, Pages, Readiness};
 use crate::cluster::{self, ClusterError};
 use crate::core::Core;
@@ -186,9 +186,8 @@ impl Serve {
             &mut spawner,
         );
         let settings = Settings {
-            ingress: config.ingress.clone(),
             ipv6: has_ipv6(),
-            ..Settings::new(mode(&config.envoys))
+            ..config.settings.clone()
         };
         let core = Core::in_cluster(settings, config.sharding);
         let translator = Translator::new(core, runner, outputs.clone(), begin);
@@ -218,7 +217,7 @@ impl Serve {
         let watch_config = WatchConfig {
             namespaces: config.watch_namespaces.clone(),
             kinds: source::kinds(config.contour.reads()),
-            fallback_certificate: config.ingress.fallback_certificate.clone(),
+            fallback_certificate: config.settings.ingress.fallback_certificate.clone(),
             ..WatchConfig::default()
         };
         spawner.tasks.spawn({
@@ -231,6 +230,10 @@ impl Serve {
                 }
             }
         });
+        if let Some(file) = &config.configuration_file {
+            let watched = configuration::watch(file.clone(), weak_translator.clone());
+            spawner.spawn(watched);
+        }
         spawner.spawn(feed::forward(
             watch_events,
             to_translator.clone(),
@@ -316,16 +319,6 @@ async fn client(config: &ServeConfig) -> Result<kube::Client, StartError> {
     // Each part has its own retries.
     client_config.default_retry = false;
     Ok(cluster::client(client_config)?)
-}
-
-/// The mode of translation.
-fn mode(envoys: &Envoys) -> Mode {
-    match envoys {
-        Envoys::Managed { .. } => Mode::Managed,
-        Envoys::Unmanaged { gateway, .. } => Mode::Unmanaged {
-            gateway: gateway.clone(),
-        },
-    }
 }
 
 /// Whether this node has IPv6. Envoys' nodes are assumed to match.

@@ -21,6 +21,9 @@ impl Translator {
             .iter()
             .flat_map(|step| self.changed_statuses(&step.commit))
             .collect();
+        if let (Some(writer), Some(name)) = (&self.outputs.statuses, self.core.controller_name()) {
+            writer.set_controller(name);
+        }
         let now = Timestamp::now();
         let mut changes = Vec::new();
         for key in changed_statuses {

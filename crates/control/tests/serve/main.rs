@@ -4,6 +4,7 @@
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
+mod configuration;
 mod contour;
 mod default_fleet;
 mod resource;

@@ -9,6 +9,7 @@ pub(crate) fn resource(plural: &str) -> ApiResource {
         "gateways" => ("gateway.networking.k8s.io", "v1", "Gateway"),
         "httpproxies" => ("projectsesame.io", "v1", "HTTPProxy"),
         "httpproxies.projectcontour.io" => ("projectcontour.io", "v1", "HTTPProxy"),
+        "sesameconfigurations" => ("projectsesame.io", "v1alpha1", "SesameConfiguration"),
         "ingresses" => ("networking.k8s.io", "v1", "Ingress"),
         "events" => ("events.k8s.io", "v1", "Event"),
         "xlistenersets" => ("gateway.networking.x-k8s.io", "v1alpha1", "XListenerSet"),

@@ -10,10 +10,11 @@ use base64::prelude::{BASE64_STANDARD, Engine as _};
 use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams};
 use kube::{Api, Client};
 use serde_json::{Value, json};
+use sesame_api::NamespacedName;
 use sesame_control::cluster::{ClusterError, Scope, status_store};
-use sesame_control::serve::{ContourCompat, Envoys, Serve, ServeConfig};
+use sesame_control::serve::{ContourCompat, Envoys, Serve, ServeConfig, await_configuration};
 use sesame_control::status_store::StatusStore;
-use sesame_control::{INGRESS_CLASS, IngressSettings, Sharding};
+use sesame_control::{INGRESS_CLASS, Mode, Settings, Sharding, configured_settings};
 use sesame_testkit::api_server::{ApiServer, Channel};
 use sesame_testkit::certs::client_config_as;
 use sesame_testkit::client::{Request, send};
@@ -386,13 +387,29 @@ impl Rig {
 
     /// A replica of Sesame, which may read Contour's objects.
     pub(crate) async fn replica_beside_contour(&self, name: &str, contour: ContourCompat) -> Serve {
+        self.start(name, contour, Settings::new(Mode::Managed))
+            .await
+    }
+
+    /// A replica of Sesame that waits for a SesameConfiguration.
+    pub(crate) async fn configured_replica(&self, name: &str, configuration: &str) -> Serve {
+        let settings = Settings::new(Mode::Managed);
+        let kubeconfig = self.files.path().join("kubeconfig");
+        let configuration = NamespacedName::new(self.namespace.as_str(), configuration);
+        let found = await_configuration(Some(&kubeconfig), &configuration, &settings, None).await;
+        let settings = configured_settings(&settings, &found.unwrap()).unwrap();
+        self.start(name, ContourCompat::Off, settings).await
+    }
+
+    async fn start(&self, name: &str, contour: ContourCompat, settings: Settings) -> Serve {
         let local: SocketAddr = "127.0.0.1:0".parse().unwrap();
         let config = ServeConfig {
             kubeconfig: Some(self.files.path().join("kubeconfig")),
             namespace: self.namespace.clone(),
             replica: name.to_owned(),
             watch_namespaces: Some(vec![self.namespace.clone()]),
-            ingress: IngressSettings::default(),
+            settings,
+            configuration_file: None,
             contour,
             envoys: Envoys::Managed {
                 envoy_image: "envoy:test".to_owned(),

@@ -129,6 +129,9 @@ impl Fleet {
         let Some(desired) = &self.desired else {
             return self.deletions(config, key, |_| true);
         };
+        if desired.spec.parameters.managed == Some(false) {
+            return Vec::new();
+        }
         let owner = desired.spec.request.owner.as_ref();
         let (mut stale, mut actions) = (Vec::new(), Vec::new());
         for (kind, fingerprint) in &desired.objects {

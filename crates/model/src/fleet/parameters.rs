@@ -9,6 +9,8 @@ use std::time::Duration;
 /// Parameters of a fleet; `None` means the default of the code that runs it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FleetParameters {
+    /// Whether the objects that run the fleet are created and updated. They are deleted with their owner even if not.
+    pub managed: Option<bool>,
     /// The kind of workload.
     pub workload: Option<Workload>,
     /// The number of Envoys in a Deployment; not used with [`Autoscaling::Between`].
@@ -60,6 +62,7 @@ impl FleetParameters {
     #[must_use]
     pub fn over(self, wider: Self) -> Self {
         Self {
+            managed: self.managed.or(wider.managed),
             workload: self.workload.or(wider.workload),
             replicas: self.replicas.or(wider.replicas),
             autoscaling: self.autoscaling.or(wider.autoscaling),
@@ -188,6 +191,7 @@ mod tests {
     #[test]
     fn narrower_parameters_override_wider_ones() {
         let class = FleetParameters {
+            managed: Some(true),
             workload: Some(Workload::DaemonSet),
             replicas: Some(3),
             autoscaling: Some(Autoscaling::Between {

@@ -163,7 +163,7 @@ impl Object {
     }
 
     /// Starts a job.
-    pub(super) fn start(&mut self, key: &ObjectKey, now: Instant) -> Job {
+    pub(super) fn start(&mut self, key: &ObjectKey, controller: &Arc<str>, now: Instant) -> Job {
         self.state = QueueState::InFlight;
         self.dirty = false;
         self.dirty_since = None;
@@ -171,6 +171,7 @@ impl Object {
         self.not_before = Some(now + self.write_interval());
         let live = self.live.clone();
         Job {
+            controller: Arc::clone(controller),
             key: key.clone(),
             desired: self.desired.clone(),
             live: live.expect("an object without a live status is never due"),

@@ -4,14 +4,13 @@ use sesame_api::features::{CORE, EXPERIMENTAL, STANDARD};
 use std::sync::Arc;
 
 use sesame_api::{
-    GatewayClass, GatewayClassStatus, Kind, NamespacedName, ObjectKey, Release, SupportedFeature,
-    condition, reason,
+    GatewayClass, GatewayClassStatus, Kind, ObjectKey, Release, SupportedFeature, condition, reason,
 };
-use sesame_engine::{Reader, Table};
+use sesame_engine::Reader;
 use sesame_model::FleetParameters;
 
-use super::parameters::{self, Chosen};
 use super::unmanaged::Served;
+use crate::configuration::references::{self, Parameters};
 use crate::problem::{Problem, bounded};
 use crate::settings::{Mode, Settings};
 
@@ -53,15 +52,15 @@ pub struct ClassState {
 /// Reads a GatewayClass; `None` if it belongs to another controller.
 pub(crate) fn read(
     reader: &mut Reader<'_>,
-    chosen: Table<NamespacedName, Chosen>,
+    chosen: Parameters,
     settings: &Settings,
     served: Served,
     class: &GatewayClass,
 ) -> Option<ClassState> {
-    if class.spec.controller_name != settings.controller_name {
+    if !settings.controls(class) {
         return None;
     }
-    let (parameters, wrong) = match parameters::of_class(reader, chosen, class) {
+    let (parameters, wrong) = match references::of_class(reader, chosen, class) {
         Ok(parameters) => (Some(parameters), None),
         Err(problem) => (None, Some(problem)),
     };

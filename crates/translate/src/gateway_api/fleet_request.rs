@@ -7,7 +7,7 @@ use sesame_model::{
 
 use super::gateway::GatewayState;
 use super::merge::PortClaim;
-use super::parameters::GatewayParameters;
+use crate::configuration::references::GatewayParameters;
 use crate::settings::Settings;
 
 /// The fleet that a Gateway needs; `None` if the Gateway is not accepted.

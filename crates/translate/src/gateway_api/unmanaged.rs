@@ -40,7 +40,7 @@ impl Served {
             b.derive("class creation time", classes, move |reader, name| {
                 let settings = reader.get(settings, &()).filter(|s| chooses_oldest(s))?;
                 let class = reader.get(classes, name)?;
-                let ours = class.spec.controller_name == settings.controller_name;
+                let ours = settings.controls(&class);
                 ours.then_some(class.meta.creation_timestamp)
             });
         let our_classes = b.index(class_times, "our classes", |_, _| vec![()]);
@@ -112,7 +112,7 @@ impl Served {
         };
         let served = match chosen {
             Some(served) if served == name => return None,
-            Some(served) => format!("Gateway {served}, selected with --gateway"),
+            Some(served) => format!("Gateway {served}, which the settings of Sesame name"),
             None => match reader.get(self.oldest_gateway, &()) {
                 Some(served) if *served == *name => return None,
                 Some(served) => {

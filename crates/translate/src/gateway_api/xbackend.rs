@@ -399,7 +399,8 @@ pub(crate) fn statuses(
     let inputs = *inputs;
     b.derive("xbackend status", xbackends.states, move |reader, key| {
         let generation = reader.get(inputs.xbackends, key)?.meta.generation;
-        let controller = &reader.get(inputs.settings, &())?.controller_name;
+        let settings = reader.get(inputs.settings, &())?;
+        let controller = settings.controller_name.as_ref()?;
         let state = reader.get(xbackends.states, key)?;
         let accepted = match &state.destination {
             Ok(Destination { tls: None, .. }) => "connections to the backend are not encrypted",

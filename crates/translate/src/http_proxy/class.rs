@@ -8,7 +8,7 @@ use crate::settings::Settings;
 pub(super) fn is_ours(settings: &Settings, proxy: &HTTPProxy) -> bool {
     let field = proxy.spec.ingress_class_name.as_ref();
     let class = proxy.meta.ingress_class(field);
-    class.is_none_or(|class| class == settings.ingress.class)
+    class.is_none_or(|class| settings.ingress.classes.contains(&class))
 }
 
 #[cfg(test)]

@@ -19,7 +19,6 @@ use super::includes::Tree;
 use super::jwt::Required;
 use super::rewrite::Variant;
 use super::route::{self, OwnRoute, Plan, UNAVAILABLE};
-use crate::shared::default_fleet::HTTPS_PORT;
 use crate::shared::hosts::{RankedMatch, RouteRules};
 use crate::shared::precedence::MatchRank;
 use crate::shared::wildcards;
@@ -30,13 +29,14 @@ const DEAD_END: u16 = 502;
 /// The largest number of inclusions of an HTTPProxy by a root whose combinations with its routes are checked.
 const MAX_CHECKED: usize = 256;
 
-/// The rules of a root.
+/// The rules of a root. `https` is the port to which requests without TLS are redirected.
 pub(super) fn rules(
     reader: &mut Reader<'_>,
     fragments: Table<ObjectKey, Fragment>,
     tree: &Tree,
     root: &Root,
     host: &Host,
+    https: u16,
 ) -> RouteRules {
     let default = host.jwt.provider(&Required::Default).unwrap_or_default();
     let rate = host.rate.as_ref().map(|_| Rate::OfHost);
@@ -45,6 +45,7 @@ pub(super) fn rules(
     let of = |rate, global, jwt| route::shared(policy(host.sources.clone(), rate, global, jwt));
     let mut out = Rules {
         host,
+        https,
         one_label: wildcards::one_label(&host.fqdn),
         policy: of(rate.clone(), None, None),
         unchanged: of(rate.clone(), None, default.clone()),
@@ -177,6 +178,8 @@ pub(super) fn findings(
 
 struct Rules<'a> {
     host: &'a Host,
+    /// The port of redirects to HTTPS.
+    https: u16,
     /// The condition of a wildcard host.
     one_label: Option<HeaderMatch>,
     /// The limits of answers.
@@ -286,7 +289,7 @@ impl Rules<'_> {
         // The rank doesn't count it.
         requests.headers.extend(self.one_label.clone());
         let redirect = self.host.redirects() && !permit_insecure;
-        let without_tls = redirect.then(|| Arc::new(to_https(requests.clone())));
+        let without_tls = redirect.then(|| Arc::new(to_https(requests.clone(), self.https)));
         let route = route.unwrap_or_else(|| {
             let plan = Plan::answer(status);
             Route {
@@ -328,13 +331,13 @@ fn policy(
 }
 
 /// A redirect of requests without TLS to the same host with TLS.
-fn to_https(requests: RouteMatch) -> Route {
+fn to_https(requests: RouteMatch, port: u16) -> Route {
     Route {
         matches: requests,
         action: Action::Redirect(Box::new(Redirect {
             scheme: Some("https".to_owned()),
             hostname: None,
-            port: RedirectPort::Exact(HTTPS_PORT.number),
+            port: RedirectPort::Exact(port),
             path: None,
             status: 301,
         })),

@@ -26,7 +26,7 @@ pub(super) fn stages(b: &mut Builder, inputs: &Inputs) -> Classes {
         classes,
         move |reader, name: &Arc<str>| {
             let class = reader.get(classes, name)?;
-            let named = *reader.get(settings, &())?.ingress.class == **name;
+            let named = reader.get(settings, &())?.ingress.classes.contains(name);
             let ours = named || class.spec.controller.as_deref() == Some(INGRESS_CONTROLLER);
             ours.then_some(())
         },
@@ -58,7 +58,9 @@ pub(super) fn is_ours(reader: &mut Reader<'_>, classes: Classes, ingress: &Ingre
     };
     let field = ingress.spec.ingress_class_name.as_ref();
     match ingress.meta.ingress_class(field) {
-        Some(name) => name == settings.ingress.class || reader.exists(classes.ours, &name),
+        Some(name) => {
+            settings.ingress.classes.contains(&name) || reader.exists(classes.ours, &name)
+        }
         // A cluster without a default IngressClass may have other controllers that serve such Ingresses.
         None => match reader.get(classes.default, &()) {
             Some(ours) => *ours,

@@ -15,7 +15,7 @@ use super::backends;
 use super::tls::IngressTls;
 use super::{Ours, host, paths};
 use crate::problem::{FieldError, Notices};
-use crate::shared::default_fleet::HTTPS_PORT;
+use crate::settings::Settings;
 use crate::shared::hostname;
 use crate::shared::hosts::{self, RankedMatch, RouteRules};
 use crate::shared::precedence::{MatchRank, Seniority, Source};
@@ -32,6 +32,7 @@ pub(super) struct Sources {
     pub(super) ours: Table<ObjectKey, Ours>,
     pub(super) backends: Table<ClusterKey, RoutedBackend>,
     pub(super) tls: Table<ObjectKey, IngressTls>,
+    pub(super) settings: Table<(), Settings>,
 }
 
 /// The rules for each host, and for the hosts of [`wildcard_key`].
@@ -104,6 +105,8 @@ pub(super) fn translate(
     };
     let options = annotations::route_options(ingress, notices);
     let redirected = annotations::plain_http(ingress) == PlainHttp::Redirected;
+    let https = redirected.then(|| reader.get(sources.settings, &()));
+    let https = https.flatten().map(|settings| settings.ingress.ports.https);
     // In the order of places.
     let mut actions = Vec::with_capacity(ours.backends.len());
     for ((place, _), backend) in backends::all(ingress).zip(&ours.backends) {
@@ -151,7 +154,7 @@ pub(super) fn translate(
             });
             let requests = paths::requests(paths::all());
             let rank = MatchRank::of_default();
-            let entry = entry(&domain, rank, (index, 0), requests, action, redirected);
+            let entry = entry(&domain, rank, (index, 0), requests, action, https);
             hosts.entry(domain).or_default().push(entry);
             continue;
         }
@@ -161,7 +164,7 @@ pub(super) fn translate(
                     let requests = paths::requests(path);
                     let rank = MatchRank::of(&requests);
                     let order = (index, position);
-                    let entry = entry(&domain, rank, order, requests, action, redirected);
+                    let entry = entry(&domain, rank, order, requests, action, https);
                     hosts.entry(Arc::clone(&domain)).or_default().push(entry);
                 }
                 Err(message) => {
@@ -175,7 +178,7 @@ pub(super) fn translate(
         let requests = paths::requests(paths::all());
         let order = (ingress.spec.rules.len(), 0);
         let rank = MatchRank::of_default();
-        let entry = entry(hostname::ANY, rank, order, requests, action, redirected);
+        let entry = entry(hostname::ANY, rank, order, requests, action, https);
         hosts.entry(hostname::ANY.into()).or_default().push(entry);
     }
     hosts
@@ -187,14 +190,14 @@ fn entry(
     order: (usize, usize),
     mut requests: RouteMatch,
     action: Action,
-    redirected: bool,
+    https: Option<u16>,
 ) -> RankedMatch {
     requests.headers.extend(wildcards::one_label(domain));
-    let without_tls = redirected.then(|| {
+    let without_tls = https.map(|port| {
         let redirect = Redirect {
             scheme: Some("https".to_owned()),
             hostname: None,
-            port: RedirectPort::Exact(HTTPS_PORT.number),
+            port: RedirectPort::Exact(port),
             path: None,
             status: 301,
         };

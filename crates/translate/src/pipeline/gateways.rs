@@ -6,13 +6,13 @@ use sesame_api::{Kind, NamespacedName, ObjectKey, ObjectStatus};
 use sesame_engine::{Builder, Index, Keys, Table};
 use sesame_model::{CertificateKey, FleetId, FleetRequest, TrustBundle, TrustBundleKey};
 
+use crate::configuration::references::{self, GatewayParameters};
 use crate::gateway_api::class::{self, ClassState};
 use crate::gateway_api::frontend::{self, FrontendState};
 use crate::gateway_api::gateway::{self, GatewayState, Obstacles};
 use crate::gateway_api::listener_set::{self, Parent, Parents, SetState};
 use crate::gateway_api::listener_set_status::{self, ParentStatus};
 use crate::gateway_api::merge::{self, Claims, Merged};
-use crate::gateway_api::parameters::{self, Chosen, GatewayParameters};
 use crate::gateway_api::route::backends;
 use crate::gateway_api::unmanaged::Served;
 use crate::gateway_api::{
@@ -59,10 +59,7 @@ pub(super) fn stages(
 ) -> Gateways {
     let inputs = *inputs;
     let served = Served::declare(b, &inputs);
-    let chosen: Table<NamespacedName, Chosen> =
-        b.derive("parameters", inputs.config_maps, move |reader, name| {
-            Some(parameters::chosen(&*reader.get(inputs.config_maps, name)?))
-        });
+    let chosen = references::stages(b, &inputs);
     let classes: Table<ObjectKey, ClassState> =
         b.derive("class", inputs.gateway_classes, move |reader, key| {
             let class = reader.get(inputs.gateway_classes, key)?;
@@ -85,7 +82,11 @@ pub(super) fn stages(
         b.derive("gateway parameters", inputs.gateways, move |reader, key| {
             let gateway = reader.get(inputs.gateways, key)?;
             let class = reader.get(classes, &class::key(&gateway.spec.gateway_class_name))?;
-            Some(parameters::of_gateway(reader, chosen, &class, &gateway))
+            let settings = reader.get(inputs.settings, &())?;
+            let instance = &settings.fleet;
+            Some(references::of_gateway(
+                reader, chosen, instance, &class, &gateway,
+            ))
         });
     let validating = b.index(
         inputs.gateways,

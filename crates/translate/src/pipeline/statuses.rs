@@ -165,7 +165,7 @@ fn route_statuses<R: RouteKind>(
         let rejected = route::status::rejected_backend(reader, rejections, &attachments, clusters);
         let generation = route.meta().generation;
         let status = route::status::status(
-            &reader.get(settings, &())?.controller_name,
+            reader.get(settings, &())?.controller_name.as_ref()?,
             &attachments,
             &findings,
             rejected.as_ref(),

@@ -8,9 +8,7 @@ use std::sync::Arc;
 
 use sesame_api::{Kind, LoadBalancerIngress, LoadBalancerStatus, ObjectKey};
 use sesame_engine::{Builder, Index, Keys, Reader, Table};
-use sesame_model::{
-    CertificateKey, ClusterKey, FleetAddress, FleetId, FleetRequest, ListenerKey, Port,
-};
+use sesame_model::{CertificateKey, ClusterKey, FleetAddress, FleetId, FleetRequest, ListenerKey};
 
 use crate::http_proxy::extensions::ExtensionState;
 use crate::inputs::Inputs;
@@ -28,12 +26,6 @@ use crate::shared::open_listeners::OpenListeners;
 use crate::shared::ports::Terminations;
 use crate::shared::revocations::RevocationState;
 use crate::shared::services::RoutedBackend;
-
-/// The port of the HTTP listener.
-pub(crate) const HTTP_PORT: Port = Port::tcp(80);
-
-/// The port of all listeners with TLS.
-pub(crate) const HTTPS_PORT: Port = Port::tcp(443);
 
 /// What a source contributes, by object.
 #[derive(Clone, Copy)]
@@ -103,10 +95,10 @@ pub(crate) fn users<T: PartialEq + Send + Sync + 'static>(
 pub(crate) fn http_listener(b: &mut Builder, inputs: &Inputs) -> Table<(), ListenerRef> {
     let settings = inputs.settings;
     b.derive("default listener", settings, move |reader, ()| {
-        let fleet = reader.get(settings, &())?.default_fleet();
+        let settings = reader.get(settings, &())?;
         let port = ListenerKey {
-            fleet,
-            port: HTTP_PORT,
+            fleet: settings.default_fleet(),
+            port: settings.ingress.http_port(),
         };
         Some(ListenerRef {
             id: ListenerId {
@@ -130,7 +122,7 @@ pub(crate) fn tls_listener(
 ) -> ListenerPoint {
     let port = ListenerKey {
         fleet: settings.default_fleet(),
-        port: HTTPS_PORT,
+        port: settings.ingress.https_port(),
     };
     point(
         ListenerRef {
@@ -271,9 +263,11 @@ pub(crate) fn stages<const N: usize>(
     let requests = b.derive("default fleet", users, move |reader, owner: &ObjectKey| {
         let settings = reader.get(settings, &())?;
         let https = settings.in_cluster() || reader.exists(with_tls, owner);
-        let ports = [Some(HTTP_PORT), https.then_some(HTTPS_PORT)];
+        let ports = &settings.ingress;
+        let ports = [Some(ports.http_port()), https.then_some(ports.https_port())];
         let request = FleetRequest {
             ports: ports.into_iter().flatten().collect(),
+            parameters: Some(settings.fleet.clone()),
             ..FleetRequest::new()
         };
         Some((settings.default_fleet(), request))
@@ -288,8 +282,8 @@ pub(crate) fn stages<const N: usize>(
             let fleet = settings.default_fleet();
             let https = reader.exists(with_tls, owner);
             let ports = [
-                (HTTP_PORT, Protocol::Http, true),
-                (HTTPS_PORT, Protocol::Https, https),
+                (settings.ingress.http_port(), Protocol::Http, true),
+                (settings.ingress.https_port(), Protocol::Https, https),
             ];
             let mut messages = Vec::new();
             for (port, protocol, _) in ports.into_iter().filter(|(.., used)| *used) {

@@ -1,5 +1,6 @@
 //! Translation for a cluster, where it differs from local mode. `tests/cases` in the repository root covers the rest.
 
+mod configuration;
 mod default_fleet;
 mod listener_sets;
 mod managed;

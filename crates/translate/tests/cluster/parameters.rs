@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use sesame_api::Kind;
-use sesame_model::FleetParameters;
+use sesame_model::{Autoscaling, FleetParameters};
 use sesame_translate::settings::Mode;
 
 use crate::rig::{Rig, class, config_map, fleet, gateway, said, set};
@@ -39,12 +39,13 @@ fn parameters_of_a_gateway_override_those_of_its_class() {
     let mut rig = Rig::new(Mode::Managed);
     rig.put([
         tuned_class(),
-        config_map("wide", "{replicas: 3, maxConnections: 100}"),
+        config_map("wide", "replicas: 3, maxConnections: 100"),
         tuned_gateway(),
         config_map("own", "replicas: 5"),
     ]);
     let both = FleetParameters {
         replicas: Some(5),
+        autoscaling: Some(Autoscaling::Off),
         max_connections: Some(100),
         ..FleetParameters::default()
     };
@@ -53,7 +54,7 @@ fn parameters_of_a_gateway_override_those_of_its_class() {
 
     // Changed parameters change the fleet, but neither listeners nor statuses.
     let outputs = rig.pipeline.outputs;
-    let commit = rig.put([config_map("wide", "{replicas: 3, maxConnections: 200}")]);
+    let commit = rig.put([config_map("wide", "replicas: 3, maxConnections: 200")]);
     assert_eq!(commit.changes(outputs.fleets).len(), 1);
     assert!(commit.changes(outputs.statuses).is_empty());
     assert!(commit.ran(outputs.listeners).is_empty());
@@ -73,13 +74,13 @@ fn invalid_parameters_are_reported_and_listeners_stay() {
     let serving = rig.binds();
     assert_eq!(serving.len(), 1);
     for (text, why) in [
-        ("replicas: many", "replicas: expected a whole number"),
-        ("replica: 2", "replica: unknown field `replica`"),
+        ("replicas: many", "envoy.replicas: expected a whole number"),
+        ("replica: 2", "envoy.replica: unknown field `replica`"),
     ] {
         let commit = rig.put([config_map("own", text)]);
         assert!(commit.changes(rig.pipeline.outputs.listeners).is_empty());
         let start = "not Accepted/InvalidParameters: spec.infrastructure.parametersRef: ConfigMap ns/own has an \
-                     invalid parameters.yaml: ";
+                     invalid configuration.yaml: ";
         let said = accepted(&rig);
         assert!(said.starts_with(&format!("{start}{why}")), "{said}");
         // While parameters are invalid, an existing fleet stays unchanged and a new one isn't created.
@@ -93,7 +94,7 @@ fn invalid_parameters_are_reported_and_listeners_stay() {
     assert_eq!((parameters(&rig), rig.binds()), (None, serving));
     let without = set(config_map("own", ""), "/data", json!({"other": "x"}));
     rig.put([without]);
-    assert!(accepted(&rig).ends_with("ConfigMap ns/own has no key parameters.yaml"));
+    assert!(accepted(&rig).ends_with("ConfigMap ns/own has no key configuration.yaml"));
     rig.put([config_map("own", "")]);
     assert_eq!(accepted(&rig), "Accepted/Accepted");
     assert_eq!(parameters(&rig), Some(FleetParameters::default()));
@@ -129,7 +130,7 @@ fn invalid_parameter_references_are_reported() {
     assert_eq!(
         of_class(&rig),
         "not Accepted/InvalidParameters: spec.parametersRef: kind Tuning in group \"example.com\" is not supported; \
-         use a ConfigMap with key parameters.yaml"
+         use a SesameConfiguration, or a ConfigMap with key configuration.yaml"
     );
     rig.put([set(
         class("edge", 0),

@@ -169,11 +169,11 @@ pub(crate) fn route(name: &str, gateways: &[&str]) -> Value {
     })
 }
 
-/// A ConfigMap in namespace `ns`.
-pub(crate) fn config_map(name: &str, parameters: &str) -> Value {
+/// A ConfigMap in namespace `ns` with settings of Envoys.
+pub(crate) fn config_map(name: &str, envoy: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "ns"},
-        "data": {"parameters.yaml": parameters},
+        "data": {"configuration.yaml": format!("envoy: {{{envoy}}}")},
     })
 }
 

@@ -48,7 +48,7 @@ fn all_settings() -> Vec<Settings> {
     let of_mode = modes.into_iter().flat_map(|mode| {
         let settings = Settings::new(mode);
         let other = Settings {
-            controller_name: "example.com/other".into(),
+            controller_name: Some("example.com/other".into()),
             ipv6: false,
             ..settings.clone()
         };
@@ -108,7 +108,7 @@ fn a_changed_controller_name_selects_other_classes() {
     assert!(rig.request(&fleet("web")).is_some());
     assert!(rig.request(&fleet("elsewhere")).is_none());
     let other = Settings {
-        controller_name: "example.com/other".into(),
+        controller_name: Some("example.com/other".into()),
         ..Settings::new(Mode::Managed)
     };
     rig.change(|inputs, batch| inputs.set_settings(batch, other));

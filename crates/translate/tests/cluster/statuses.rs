@@ -260,6 +260,7 @@ fn only_translated_kinds_get_statuses() {
                 | Kind::Ingress
                 | Kind::TLSCertificateDelegation
                 | Kind::ExtensionService
+                | Kind::SesameConfiguration
         ) || kind.is_of_contour();
         assert_eq!(kind.has_status(), served, "{kind}");
     }

@@ -44,7 +44,8 @@ pub(crate) fn statuses(
                 .get(inputs.backend_tls_policies, key)?
                 .meta
                 .generation;
-            let controller = &reader.get(inputs.settings, &())?.controller_name;
+            let settings = reader.get(inputs.settings, &())?;
+            let controller = settings.controller_name.as_ref()?;
             let status = status(reader, sources, key, controller, generation)?;
             Some(ObjectStatus::Policy(Arc::new(status)))
         },

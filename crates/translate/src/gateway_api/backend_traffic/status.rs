@@ -42,7 +42,8 @@ fn status(
     key: &ObjectKey,
 ) -> Option<PolicyStatus> {
     let policy = reader.get(inputs.backend_traffic_policies, key)?;
-    let controller = &reader.get(inputs.settings, &())?.controller_name;
+    let settings = reader.get(inputs.settings, &())?;
+    let controller = settings.controller_name.as_ref()?;
     let state = reader.get(policies.states, key)?;
     let mut everywhere = Vec::new();
     let mut by_gateway: BTreeMap<ObjectKey, Vec<Problem>> = BTreeMap::new();

@@ -36,7 +36,8 @@ fn status(
     state: &PolicyState,
 ) -> Option<PolicyStatus> {
     let policy = reader.get(inputs.telemetry_policies, key)?;
-    let controller = &reader.get(inputs.settings, &())?.controller_name;
+    let settings = reader.get(inputs.settings, &())?;
+    let controller = settings.controller_name.as_ref()?;
     let mut verdicts = Vec::new();
     for gateway in targets(key, &policy) {
         let field = || {

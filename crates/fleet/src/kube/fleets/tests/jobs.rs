@@ -47,6 +47,39 @@ fn job_outcomes_do_not_overwrite_newer_watch_events() {
 }
 
 #[test]
+fn a_fleet_that_is_not_managed_is_left_as_it_is() {
+    let managed = |managed: Option<bool>, port: u16| {
+        let mut spec = spec();
+        spec.parameters.managed = managed;
+        spec.request.ports.insert(Port::tcp(port));
+        Some(spec)
+    };
+    let mut fixture = Fixture::new();
+    fixture.set_fleet(managed(Some(false), 81));
+    assert!(fixture.run_jobs().is_empty(), "nothing is created");
+    fixture.set_fleet(managed(None, 81));
+    assert!(!fixture.run_jobs().is_empty());
+    fixture.set_fleet(managed(Some(false), 82));
+    fixture.change(ObjectKind::Deployment, |observed| {
+        observed.fingerprint = fingerprint::of_desired(&Value::Bool(true));
+    });
+    assert!(fixture.run_jobs().is_empty(), "nothing is updated");
+    assert!(fixture.state().is_some());
+    // Everything that has changed meanwhile is applied.
+    fixture.set_fleet(managed(Some(true), 82));
+    let repaired = fixture.run_jobs();
+    for kind in ["Deployment", "Service"] {
+        assert!(repaired.contains(&format!("apply {kind}")), "{repaired:?}");
+    }
+    fixture.set_fleet(managed(Some(false), 82));
+    fixture.set_fleet(None);
+    assert!(
+        !fixture.run_jobs().is_empty(),
+        "it is deleted with its owner"
+    );
+}
+
+#[test]
 fn a_spec_changed_during_a_job_is_applied_afterwards() {
     let mut fixture = Fixture::new();
     fixture.set_fleet(Some(spec()));

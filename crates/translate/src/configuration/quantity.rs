@@ -1,7 +1,5 @@
 //! Kubernetes quantities: `500m` CPU, `1.5Gi` of memory.
 
-use serde::de::{Deserialize, Deserializer, Error, Visitor};
-
 /// The maximum number of digits: enough for any machine's memory in bytes, but few enough not to overflow.
 const MAX_DIGITS: usize = 15;
 
@@ -23,13 +21,15 @@ const SUFFIXES: &[(&str, u128, u128)] = &[
     ("Pi", 1 << 50, 1),
 ];
 
-/// CPU in millicores, rounded up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Cpu(pub(super) u64);
+/// An amount of CPU in millicores, rounded up; `None` if it isn't a positive quantity.
+pub(super) fn millicores(text: &str) -> Option<u64> {
+    parse(text, 1_000)
+}
 
-/// Memory in bytes, rounded up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Memory(pub(super) u64);
+/// An amount of memory in bytes, rounded up; `None` if it isn't a positive quantity.
+pub(super) fn bytes(text: &str) -> Option<u64> {
+    parse(text, 1)
+}
 
 /// The quantity in units of 1/`parts`, rounded up; `None` unless it is a positive quantity.
 fn parse(text: &str, parts: u128) -> Option<u64> {
@@ -47,57 +47,6 @@ fn parse(text: &str, parts: u128) -> Option<u64> {
     let over = over * 10_u128.pow(u32::try_from(fraction.len()).ok()?);
     let value = (digits * times * parts).div_ceil(over);
     u64::try_from(value).ok().filter(|value| *value > 0)
-}
-
-/// Also accepts numbers without quotes.
-struct Text(&'static str);
-
-impl Visitor<'_> for Text {
-    type Value = String;
-
-    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.0)
-    }
-
-    fn visit_str<E: Error>(self, text: &str) -> Result<String, E> {
-        Ok(text.to_owned())
-    }
-
-    fn visit_u64<E: Error>(self, number: u64) -> Result<String, E> {
-        Ok(number.to_string())
-    }
-
-    fn visit_i64<E: Error>(self, number: i64) -> Result<String, E> {
-        Ok(number.to_string())
-    }
-
-    fn visit_f64<E: Error>(self, number: f64) -> Result<String, E> {
-        Ok(number.to_string())
-    }
-}
-
-fn quantity<'de, D: Deserializer<'de>>(
-    deserializer: D,
-    parts: u128,
-    expected: &'static str,
-) -> Result<u64, D::Error> {
-    let text = deserializer.deserialize_any(Text(expected))?;
-    parse(&text, parts).ok_or_else(|| {
-        let found = serde::de::Unexpected::Str(&text);
-        D::Error::invalid_value(found, &expected)
-    })
-}
-
-impl<'de> Deserialize<'de> for Cpu {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        quantity(deserializer, 1_000, "a CPU quantity such as 500m or 2").map(Self)
-    }
-}
-
-impl<'de> Deserialize<'de> for Memory {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        quantity(deserializer, 1, "a memory quantity such as 128Mi or 1Gi").map(Self)
-    }
 }
 
 #[cfg(test)]

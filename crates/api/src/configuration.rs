@@ -1,0 +1,260 @@
+//! SesameConfiguration: how an instance of Sesame works, and how its Envoys run.
+//!
+//! The same document is an object in a cluster, a file, or the text of a ConfigMap. Unknown fields are errors, since they would
+//! have no effect.
+
+mod envoy;
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::check::{self, Check};
+use crate::condition::ConditionsStatus;
+use crate::decode::{self, DecodeError};
+use crate::key::NamespacedName;
+use crate::meta::Meta;
+use crate::named::Named;
+use crate::object::resource;
+use crate::skip::is_default;
+
+pub use self::envoy::{
+    EnvoyAutoscaling, EnvoyConfiguration, EnvoyDrain, EnvoyLogLevel, EnvoyResources,
+    EnvoyToleration, EnvoyWorkload, ExternalTrafficPolicy, NetworkPublishing,
+    NetworkPublishingType, ResourceAmounts, TolerationEffect, TolerationOperator,
+};
+
+/// How an instance of Sesame works, and how its Envoys run. GatewayClasses and Gateways may refer to one of their own for
+/// their Envoys.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct SesameConfiguration {
+    /// The metadata.
+    #[serde(rename = "metadata")]
+    #[cfg_attr(feature = "schema", schemars(schema_with = "crate::crd::metadata"))]
+    pub meta: Meta,
+    /// The settings. A section that is left out has its defaults.
+    #[serde(default)]
+    pub spec: ConfigurationSpec,
+    /// What Sesame has made of the spec.
+    #[serde(default, skip_serializing_if = "ConditionsStatus::is_empty")]
+    pub status: ConditionsStatus,
+}
+
+resource! { SesameConfiguration {
+    fn check(&self) -> Check {
+        check::at("spec", check::configuration::spec(&self.spec))
+    }
+
+    fn references(&self, named: &mut Named) {
+        named.by_configuration(self);
+    }
+} }
+
+/// The settings of an instance.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(extend("x-kubernetes-validations" = [
+    {"rule": "!has(self.envoy) || !has(self.unmanagedEnvoy)", "message": "envoy and unmanagedEnvoy exclude each other"},
+])))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ConfigurationSpec {
+    /// The Gateway API. Without this section, Sesame serves no Gateways.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gateway: Option<GatewayConfiguration>,
+    /// The Envoys that Sesame runs. Without this section, Envoys run outside Sesame.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub envoy: Option<Box<EnvoyConfiguration>>,
+    /// Where clients reach Envoys that run outside Sesame.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unmanaged_envoy: Option<UnmanagedEnvoy>,
+    /// The ports at which Ingresses and HTTPProxies are served.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub default_ports: DefaultPorts,
+    /// Ingresses.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ingress: Option<IngressConfiguration>,
+    /// HTTPProxies.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub http_proxy: Option<HttpProxyConfiguration>,
+    /// The service that enforces the global rate limits of HTTPProxies. Without this section, such limits are errors.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate_limit_service: Option<RateLimitServiceConfiguration>,
+}
+
+impl ConfigurationSpec {
+    /// Reads the settings from a value that no API server has validated, such as YAML in a ConfigMap.
+    ///
+    /// # Errors
+    /// If the value isn't valid settings. The error names the field, without `spec`.
+    pub fn decode(value: serde_json::Value) -> Result<Self, DecodeError> {
+        let spec: Self = decode::decode_value(value)?;
+        check::configuration::spec(&spec).map_err(|problem| decode::invalid(&[], problem))?;
+        Ok(spec)
+    }
+}
+
+/// Settings of the Gateway API.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(extend("x-kubernetes-validations" = [
+    {"rule": "has(self.name) == has(self.namespace)", "message": "name and namespace belong together"},
+])))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct GatewayConfiguration {
+    /// The `controllerName` of the GatewayClasses that Sesame serves: a domain and a path, unique in the cluster.
+    #[cfg_attr(
+        feature = "schema",
+        schemars(
+            length(min = 1, max = 253),
+            regex(
+                pattern = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/[A-Za-z0-9/\-._~%!$&'()*+,;=:]+$"
+            )
+        )
+    )]
+    pub controller_name: Arc<str>,
+    /// Deprecated: the name of the only Gateway that Envoys outside Sesame serve. By default, they serve the oldest one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(length(min = 1, max = 253)))]
+    pub name: Option<Arc<str>>,
+    /// Deprecated: the namespace of that Gateway.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(length(min = 1, max = 63)))]
+    pub namespace: Option<Arc<str>>,
+}
+
+impl GatewayConfiguration {
+    /// The only Gateway to serve, if one is named.
+    pub fn gateway(&self) -> Option<NamespacedName> {
+        let (namespace, name) = (self.namespace.clone()?, self.name.clone()?);
+        Some(NamespacedName::new(namespace, name))
+    }
+}
+
+/// Where clients reach Envoys that run outside Sesame.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(extend("x-kubernetes-validations" = [
+    {"rule": "!has(self.addresses) || !has(self.service)", "message": "addresses and service exclude each other"},
+])))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct UnmanagedEnvoy {
+    /// IP addresses and hostnames, for the statuses of Gateways, HTTPProxies and Ingresses.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(
+        feature = "schema",
+        schemars(length(min = 1, max = 16), inner(length(min = 1, max = 253)))
+    )]
+    pub addresses: Option<Vec<Arc<str>>>,
+    /// The Service whose status has the addresses.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub service: Option<ObjectName>,
+}
+
+/// The ports at which Ingresses and HTTPProxies are served, as clients see them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(extend("x-kubernetes-validations" = [
+    {"rule": "self.http != self.https", "message": "http and https must differ"},
+])))]
+#[serde(default, deny_unknown_fields)]
+pub struct DefaultPorts {
+    /// The port for requests without TLS.
+    #[cfg_attr(feature = "schema", schemars(range(min = 1, max = 65535)))]
+    pub http: u16,
+    /// The port for TLS. Redirects to HTTPS name it if it isn't 443.
+    #[cfg_attr(feature = "schema", schemars(range(min = 1, max = 65535)))]
+    pub https: u16,
+}
+
+impl Default for DefaultPorts {
+    fn default() -> Self {
+        Self {
+            http: 80,
+            https: 443,
+        }
+    }
+}
+
+/// Settings of Ingresses, and of classes of HTTPProxies.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct IngressConfiguration {
+    /// The names of the ingress classes that Sesame implements; `sesame` by default. IngressClasses with Sesame's controller
+    /// name count too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(
+        feature = "schema",
+        schemars(length(min = 1, max = 16), inner(length(min = 1, max = 253)))
+    )]
+    pub class_names: Option<Vec<Arc<str>>>,
+}
+
+/// Settings of HTTPProxies.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct HttpProxyConfiguration {
+    /// The namespaces whose HTTPProxies may have a `virtualhost`; all by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(
+        feature = "schema",
+        schemars(length(min = 1, max = 1024), inner(length(min = 1, max = 63)))
+    )]
+    pub root_namespaces: Option<Vec<Arc<str>>>,
+    /// The Secret with the certificate for TLS connections that name no host or an unknown one. They reach only the
+    /// hosts of HTTPProxies that enable it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fallback_certificate: Option<ObjectName>,
+}
+
+/// The service for global rate limits.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct RateLimitServiceConfiguration {
+    /// The ExtensionService.
+    pub extension_service: ObjectName,
+    /// The domain of the descriptors that the service gets; `sesame` by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(length(min = 1, max = 253)))]
+    pub domain: Option<Arc<str>>,
+    /// Whether requests pass if the service fails or can't be used. If false, they get 503.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub fail_open: bool,
+    /// Whether responses to requests with a limit have `X-RateLimit` headers.
+    #[serde(
+        default,
+        skip_serializing_if = "is_default",
+        rename = "enableXRateLimitHeaders"
+    )]
+    pub headers: bool,
+    /// Whether rejected gRPC calls get RESOURCE_EXHAUSTED instead of UNAVAILABLE.
+    #[serde(
+        default,
+        skip_serializing_if = "is_default",
+        rename = "enableResourceExhaustedCode"
+    )]
+    pub resource_exhausted: bool,
+}
+
+/// The name of an object in any namespace.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct ObjectName {
+    /// The object's namespace.
+    #[cfg_attr(feature = "schema", schemars(length(min = 1, max = 63)))]
+    pub namespace: Arc<str>,
+    /// The object's name.
+    #[cfg_attr(feature = "schema", schemars(length(min = 1, max = 253)))]
+    pub name: Arc<str>,
+}
+
+impl ObjectName {
+    /// The same as a key.
+    pub fn key(&self) -> NamespacedName {
+        NamespacedName::new(Arc::clone(&self.namespace), Arc::clone(&self.name))
+    }
+}

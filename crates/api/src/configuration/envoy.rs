@@ -1,0 +1,279 @@
+//! How the Envoys of a fleet run and how clients reach them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::duration::Duration;
+use crate::open_enum::open_enum;
+use crate::skip::is_default;
+
+/// How Envoys run. A field that is left out has the value of the next wider SesameConfiguration (of the Gateway's class, then of
+/// the instance), or else its default.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(extend("x-kubernetes-validations" = [
+    {"rule": "!has(self.replicas) || !has(self.autoscaling)", "message": "replicas and autoscaling exclude each other"},
+])))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct EnvoyConfiguration {
+    /// Whether Sesame creates and updates the objects that run the Envoys; true by default. If false, it leaves them as they are:
+    /// existing Envoys keep getting their configuration, and new fleets don't start.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub managed: Option<bool>,
+    /// How clients reach the Envoys.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub network_publishing: NetworkPublishing,
+    /// The kind of workload; a Deployment by default. A DaemonSet runs one Envoy on each node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workload: Option<EnvoyWorkload>,
+    /// The number of Envoys in a Deployment.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(range(min = 1, max = 10_000)))]
+    pub replicas: Option<u32>,
+    /// Lets the number of Envoys in a Deployment follow the load.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub autoscaling: Option<EnvoyAutoscaling>,
+    /// Whether a PodDisruptionBudget limits evictions, for example when nodes are drained.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disruption_budget: Option<bool>,
+    /// The image of Envoy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(
+        feature = "schema",
+        schemars(length(min = 1, max = 512), regex(pattern = r"^\S+$"))
+    )]
+    pub image: Option<Arc<str>>,
+    /// The names of Secrets for pulling images, in the namespace of the Envoys.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(
+        feature = "schema",
+        schemars(length(max = 16), inner(length(min = 1, max = 253)))
+    )]
+    pub image_pull_secrets: Option<Vec<Arc<str>>>,
+    /// The resources of each Envoy.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub resources: EnvoyResources,
+    /// The labels of the nodes that may run Envoys.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node_selector: Option<BTreeMap<String, String>>,
+    /// The taints of nodes that may run Envoys.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(length(max = 64)))]
+    pub tolerations: Option<Vec<EnvoyToleration>>,
+    /// The PriorityClass of the pods.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(length(min = 1, max = 253)))]
+    pub priority_class_name: Option<Arc<str>>,
+    /// How Envoys shut down.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub drain: EnvoyDrain,
+    /// The log level; `warning` by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub log_level: Option<EnvoyLogLevel>,
+    /// The maximum number of client connections of each Envoy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(range(min = 1, max = 4_294_967_295_u32)))]
+    pub max_connections: Option<u32>,
+}
+
+/// How clients reach the Envoys: the Service in front of them.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct NetworkPublishing {
+    /// The kind of Service; `LoadBalancerService` by default.
+    #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
+    pub type_: Option<NetworkPublishingType>,
+    /// Annotations of the Service only, such as those for a load balancer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub annotations: Option<BTreeMap<String, String>>,
+    /// The Service's `loadBalancerClass`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(length(min = 1, max = 253)))]
+    pub load_balancer_class: Option<Arc<str>>,
+    /// The client addresses that the load balancer permits, as CIDRs such as `192.0.2.0/24`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(
+        feature = "schema",
+        schemars(length(max = 256), inner(length(min = 1, max = 64)))
+    )]
+    pub load_balancer_source_ranges: Option<Vec<Arc<str>>>,
+    /// Which Envoys get the connections that arrive at a node; `Cluster` by default. `Local` preserves client addresses.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub external_traffic_policy: Option<ExternalTrafficPolicy>,
+}
+
+open_enum! {
+    /// The kind of Service in front of Envoys.
+    pub enum NetworkPublishingType {
+        /// An address from the cluster's load balancer.
+        LoadBalancerService = "LoadBalancerService",
+        /// A port on every node.
+        NodePortService = "NodePortService",
+        /// An address inside the cluster.
+        ClusterIpService = "ClusterIPService",
+    }
+}
+
+open_enum! {
+    /// The kind of workload that runs Envoys.
+    pub enum EnvoyWorkload {
+        /// A number of replicas.
+        Deployment = "Deployment",
+        /// One Envoy on each node.
+        DaemonSet = "DaemonSet",
+    }
+}
+
+open_enum! {
+    /// Which Envoys get the connections that arrive at a node.
+    pub enum ExternalTrafficPolicy {
+        /// Any Envoy; the client's address may be hidden.
+        Cluster = "Cluster",
+        /// Only Envoys on the same node.
+        Local = "Local",
+    }
+}
+
+open_enum! {
+    /// A log level of Envoy.
+    pub enum EnvoyLogLevel {
+        /// All messages.
+        Trace = "trace",
+        /// Details for debugging.
+        Debug = "debug",
+        /// Normal events.
+        Info = "info",
+        /// Possible problems.
+        Warning = "warning",
+        /// Errors.
+        Error = "error",
+        /// Fatal errors.
+        Critical = "critical",
+    }
+}
+
+/// Limits within which the number of Envoys follows the load.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(extend("x-kubernetes-validations" = [
+    {"rule": "self.minReplicas <= self.maxReplicas", "message": "minReplicas must not exceed maxReplicas"},
+])))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct EnvoyAutoscaling {
+    /// The smallest number.
+    #[cfg_attr(feature = "schema", schemars(range(min = 1, max = 10_000)))]
+    pub min_replicas: u32,
+    /// The largest number.
+    #[cfg_attr(feature = "schema", schemars(range(min = 1, max = 10_000)))]
+    pub max_replicas: u32,
+    /// The average CPU usage to aim for, as a percentage of the CPU request.
+    #[cfg_attr(feature = "schema", schemars(range(min = 1, max = 10_000)))]
+    pub cpu_percent: u32,
+}
+
+/// Resources of a container. A request must not exceed its limit.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct EnvoyResources {
+    /// What is reserved.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub requests: ResourceAmounts,
+    /// The limits. That of CPU sets the number of worker threads; near that of memory, Envoy rejects requests.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub limits: ResourceAmounts,
+}
+
+/// Amounts of resources, as Kubernetes quantities.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct ResourceAmounts {
+    /// CPUs, such as `500m` or `"2"`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(length(min = 1, max = 32)))]
+    pub cpu: Option<Arc<str>>,
+    /// Bytes, such as `128Mi` or `1Gi`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(length(min = 1, max = 32)))]
+    pub memory: Option<Arc<str>>,
+}
+
+/// A toleration of a taint.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(extend("x-kubernetes-validations" = [
+    {"rule": "!has(self.operator) || self.operator != 'Exists' || !has(self.value)", "message": "operator Exists takes no value"},
+    {"rule": "has(self.key) || !has(self.value)", "message": "a value requires a key"},
+    {"rule": "!has(self.tolerationSeconds) || has(self.effect) && self.effect == 'NoExecute'", "message": "tolerationSeconds requires effect NoExecute"},
+])))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct EnvoyToleration {
+    /// The key of the taint; any by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<Arc<str>>,
+    /// Whether the value of the taint must be equal or doesn't matter; `Equal` by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub operator: Option<TolerationOperator>,
+    /// The value of the taint.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value: Option<Arc<str>>,
+    /// The effect of the taint; any by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub effect: Option<TolerationEffect>,
+    /// How long the effect `NoExecute` is tolerated, in seconds; without limit by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub toleration_seconds: Option<i64>,
+}
+
+open_enum! {
+    /// How the value of a taint is compared.
+    pub enum TolerationOperator {
+        /// Any value matches.
+        Exists = "Exists",
+        /// The same value matches.
+        Equal = "Equal",
+    }
+}
+
+open_enum! {
+    /// The effect of a taint on pods.
+    pub enum TolerationEffect {
+        /// No new pods.
+        NoSchedule = "NoSchedule",
+        /// New pods only if no other node fits.
+        PreferNoSchedule = "PreferNoSchedule",
+        /// No new pods, and running pods are evicted.
+        NoExecute = "NoExecute",
+    }
+}
+
+/// How an Envoy shuts down.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct EnvoyDrain {
+    /// How long it keeps serving, so that load balancers stop sending to it, such as `5s`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(
+        feature = "schema",
+        schemars(
+            with = "Option<String>",
+            regex(pattern = r"^([0-9]{1,5}(h|m|s|ms)){1,4}$")
+        )
+    )]
+    pub delay: Option<Duration>,
+    /// How long clients then have to disconnect, such as `60s`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(
+        feature = "schema",
+        schemars(
+            with = "Option<String>",
+            regex(pattern = r"^([0-9]{1,5}(h|m|s|ms)){1,4}$")
+        )
+    )]
+    pub timeout: Option<Duration>,
+}

@@ -1,0 +1,138 @@
+//! The SesameConfiguration of an instance in a cluster.
+//!
+//! In: its name, or its file. Out: the object, once it exists and is valid. A replica starts with it, since it decides what
+//! the replica does; later changes arrive like those of other objects.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind};
+use sesame_api::{DecodeError, Kind, NamespacedName, Object, SesameConfiguration};
+use sesame_sources::change::Change;
+use sesame_sources::files::{self, ChangeSet, FilesConfig};
+use sesame_translate::configuration;
+use sesame_translate::settings::Settings;
+use tokio::net::TcpListener;
+use tokio::sync::mpsc;
+
+use crate::admin;
+use crate::cluster::{self, ClusterError};
+use crate::streams::send;
+use crate::translator::Message;
+
+/// The time between reads while the object is missing or invalid.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// Capacity of the queue of changes of a file.
+const CHANGES: usize = 2;
+
+/// Why a replica can't wait for its configuration.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigurationError {
+    /// No API server is configured.
+    #[error(transparent)]
+    Cluster(#[from] ClusterError),
+    /// The address of the pages can't be bound.
+    #[error("--probes {address}: {reason}; choose another address or port")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// The cause.
+        reason: io::Error,
+    },
+}
+
+/// Waits until a SesameConfiguration exists and is valid. `/healthz` and `/readyz` answer at `probes` meanwhile.
+///
+/// # Errors
+/// If no API server is configured, or `probes` is in use.
+pub async fn await_configuration(
+    kubeconfig: Option<&Path>,
+    name: &NamespacedName,
+    started: &Settings,
+    probes: Option<SocketAddr>,
+) -> Result<SesameConfiguration, ConfigurationError> {
+    let client = cluster::client(cluster::connect(kubeconfig).await?)?;
+    let waiting = async {
+        let mut logged = None;
+        loop {
+            let why = match read(&client, name).await {
+                Ok(found) => match configuration::settings(started, &found) {
+                    Ok(_) => return found,
+                    Err(errors) => {
+                        let errors: Vec<String> =
+                            errors.iter().map(|error| format!("spec.{error}")).collect();
+                        format!("it is invalid: {}", errors.join(", "))
+                    }
+                },
+                Err(why) => why,
+            };
+            if logged.as_ref() != Some(&why) {
+                tracing::warn!("waiting for SesameConfiguration {name}: {why}");
+                logged = Some(why);
+            }
+            tokio::time::sleep(INTERVAL).await;
+        }
+    };
+    let Some(address) = probes else {
+        return Ok(waiting.await);
+    };
+    let listener = TcpListener::bind(address).await;
+    let listener = listener.map_err(|reason| ConfigurationError::Listen { address, reason })?;
+    let message = format!("waiting for SesameConfiguration {name}; the log says why\n");
+    let pages = admin::serve(listener, admin::waiting(message), std::future::pending());
+    tokio::select! {
+        found = waiting => Ok(found),
+        // It serves for ever, and the configuration doesn't depend on it.
+        _ = pages => unreachable!("the pages are served until the future is dropped"),
+    }
+}
+
+/// Reads the object, or says why it can't be read.
+async fn read(client: &kube::Client, name: &NamespacedName) -> Result<SesameConfiguration, String> {
+    let kind = Kind::SesameConfiguration;
+    let group_kind = GroupVersionKind::gvk(kind.group(), kind.versions()[0], kind.as_str());
+    let resource = ApiResource::from_gvk_with_plural(&group_kind, kind.plural());
+    let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), &name.namespace, &resource);
+    let found = match api.get(&name.name).await {
+        Ok(found) => found,
+        Err(kube::Error::Api(status)) if status.code == 404 => {
+            return Err("it doesn't exist; create it".to_owned());
+        }
+        Err(error) => return Err(format!("it can't be read: {error}")),
+    };
+    let value = serde_json::to_value(found).map_err(|error| error.to_string())?;
+    match Object::decode_admitted(value) {
+        Ok(Some(Object::SesameConfiguration(found))) => Ok(*found),
+        Ok(_) => Err("its version isn't supported".to_owned()),
+        Err(DecodeError { message, .. }) => Err(format!("it is invalid: {message}")),
+    }
+}
+
+/// Forwards the changes of a file. Never returns: the file may be the last source of changes.
+pub(super) async fn watch(file: PathBuf, translator: mpsc::WeakSender<Message>) {
+    let (sets, mut changes) = mpsc::channel::<ChangeSet>(CHANGES);
+    let forward = async {
+        let mut logged = BTreeSet::new();
+        while let Some(set) = changes.recv().await {
+            let errors: BTreeSet<String> = set.errors.iter().map(ToString::to_string).collect();
+            for new in errors.difference(&logged) {
+                tracing::warn!("the configuration keeps its last valid version: {new}");
+            }
+            logged = errors;
+            for change in set.changes {
+                if let Change::Upsert(Object::SesameConfiguration(changed)) = change {
+                    send(&translator, Message::Configuration(changed)).await;
+                }
+            }
+        }
+    };
+    let (watched, ()) = tokio::join!(files::watch(FilesConfig::new([file]), sets), forward);
+    if let Err(error) = watched {
+        tracing::warn!("changes of the configuration aren't seen: {error}");
+    }
+    std::future::pending().await
+}

@@ -1,0 +1,116 @@
+//! SesameConfigurations: the settings of the instance, and those of fleets, which GatewayClasses and Gateways may refer to.
+//!
+//! The same document may be the text of a ConfigMap. An invalid document doesn't affect traffic: its conditions, or those of the
+//! objects that refer to it, report it, and what runs keeps its last valid settings.
+
+mod envoy;
+mod quantity;
+pub mod references;
+mod status;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use serde_json::Value;
+use sesame_api::{ConfigurationSpec, SesameConfiguration};
+
+use crate::problem::FieldError;
+use crate::settings::{
+    INGRESS_CLASS, IngressSettings, Mode, RATE_LIMIT_DOMAIN, RateLimitSettings, Settings,
+};
+
+pub(crate) use self::envoy::parameters;
+pub(crate) use self::status::statuses;
+
+/// The ConfigMap key that holds a document: the `spec` of a SesameConfiguration, as YAML or JSON.
+pub const KEY: &str = "configuration.yaml";
+
+/// The maximum length of the text, in bytes. All fields together take less than a tenth of it.
+const MAX_TEXT: usize = 64 * 1024;
+
+/// The maximum nesting of lists and mappings. The document has five levels.
+const MAX_DEPTH: usize = 16;
+
+/// Reads the text of a ConfigMap.
+///
+/// # Errors
+/// The first error, with its field: `envoy.resources.limits.memory: expected …`. Unknown fields are errors too, since they would have no
+/// effect.
+fn parse(text: &str) -> Result<ConfigurationSpec, String> {
+    if text.len() > MAX_TEXT {
+        return Err(format!("text is longer than the limit of {MAX_TEXT} bytes"));
+    }
+    let options = serde_saphyr::options! {
+        budget: serde_saphyr::budget! { max_depth: MAX_DEPTH },
+        with_snippet: false,
+    };
+    let value: Option<Value> = serde_saphyr::from_str_with_options(text, options)
+        .map_err(|error| format!("invalid YAML: {}", error.to_string().replace('\n', " ")))?;
+    let value = value.filter(|value| !value.is_null());
+    let value = value.unwrap_or_else(|| Value::Object(serde_json::Map::new()));
+    ConfigurationSpec::decode(value).map_err(|error| error.to_string())
+}
+
+/// The settings of an instance with this configuration. What it doesn't say, such as the mode, and what can't change while the
+/// instance runs, is as in `started`.
+///
+/// # Errors
+/// All invalid fields.
+pub fn settings(
+    started: &Settings,
+    configuration: &SesameConfiguration,
+) -> Result<Settings, Vec<FieldError>> {
+    let spec = &configuration.spec;
+    let gateway = spec.gateway.as_ref();
+    let mode = match &started.mode {
+        Mode::Unmanaged { .. } => Mode::Unmanaged {
+            gateway: gateway.and_then(|gateway| gateway.gateway()),
+        },
+        mode => mode.clone(),
+    };
+    Ok(Settings {
+        controller_name: gateway.map(|gateway| Arc::clone(&gateway.controller_name)),
+        mode,
+        ingress: ingress(spec),
+        fleet: spec
+            .envoy
+            .as_deref()
+            .map_or(Ok(Default::default()), parameters)?,
+        configuration: Some(configuration.meta.namespaced_name()),
+        unmanaged_envoy: match started.configuration {
+            Some(_) => started.unmanaged_envoy.clone(),
+            None => spec.unmanaged_envoy.clone(),
+        },
+        ipv6: started.ipv6,
+    })
+}
+
+fn ingress(spec: &ConfigurationSpec) -> IngressSettings {
+    let set = |names: &[Arc<str>]| -> BTreeSet<Arc<str>> { names.iter().cloned().collect() };
+    let ingress = spec.ingress.as_ref();
+    let proxies = spec.http_proxy.as_ref();
+    let classes = ingress.and_then(|ingress| ingress.class_names.as_deref());
+    IngressSettings {
+        classes: classes.map_or_else(|| BTreeSet::from([INGRESS_CLASS.into()]), set),
+        ports: spec.default_ports,
+        root_namespaces: proxies
+            .and_then(|proxies| proxies.root_namespaces.as_deref())
+            .map(set),
+        fallback_certificate: proxies
+            .and_then(|proxies| proxies.fallback_certificate.as_ref())
+            .map(|secret| secret.key()),
+        rate_limits: spec.rate_limit_service.as_ref().map(|service| {
+            let domain = service.domain.clone();
+            RateLimitSettings {
+                service: service.extension_service.key(),
+                domain: domain.unwrap_or_else(|| RATE_LIMIT_DOMAIN.into()),
+                fail_open: service.fail_open,
+                headers: service.headers,
+                resource_exhausted: service.resource_exhausted,
+            }
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,204 @@
+//! The configurations that GatewayClasses and Gateways refer to: SesameConfigurations, or ConfigMaps with the same document.
+//! Only the section `envoy` applies to them.
+//!
+//! An invalid one doesn't affect traffic: the owner's condition reports it, and the fleet keeps the last valid one.
+
+use std::sync::Arc;
+
+use sesame_api::{
+    ConfigurationSpec, Gateway, GatewayClass, Group, Kind, KindName, LocalObjectReference,
+    NamespacedName, ObjectKey, ObjectReference, reason,
+};
+use sesame_engine::{Builder, Reader, Table};
+use sesame_model::FleetParameters;
+
+use super::{KEY, parameters, parse};
+use crate::gateway_api::class::ClassState;
+use crate::inputs::Inputs;
+use crate::problem::{Problem, bounded};
+
+/// The fleet parameters in a configuration, or an error.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Chosen {
+    /// Valid parameters.
+    Parameters(Box<FleetParameters>),
+    /// What is wrong, as the end of a sentence about the object.
+    Wrong(String),
+}
+
+/// Fleet parameters by SesameConfiguration and ConfigMap.
+pub(crate) type Parameters = Table<ObjectKey, Chosen>;
+
+/// The relevant fields of a ConfigMap.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ConfigData {
+    /// The text under [`KEY`].
+    pub(crate) configuration: Option<Arc<str>>,
+    /// The text under [`AUTHORITIES`](crate::shared::authorities::AUTHORITIES).
+    pub(crate) authorities: Option<Arc<str>>,
+}
+
+/// The parameters of a Gateway's fleet: the Gateway's own, with its class's and the instance's as defaults.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GatewayParameters {
+    /// The parameters; `None` if `wrong` is set.
+    pub chosen: Option<FleetParameters>,
+    /// Why they are invalid.
+    pub wrong: Option<Problem>,
+}
+
+/// Declares the parameters.
+pub(crate) fn stages(b: &mut Builder, inputs: &Inputs) -> Parameters {
+    let inputs = *inputs;
+    let of_objects = b.derive(
+        "configured parameters",
+        inputs.configurations,
+        move |reader, key: &ObjectKey| {
+            let configuration = reader.get(inputs.configurations, key)?;
+            Some(chosen(&configuration.spec, "is invalid: ", "spec."))
+        },
+    );
+    let of_config_maps = b.derive_many(
+        "parameters in config_maps",
+        inputs.config_maps,
+        move |reader, name: &NamespacedName| {
+            let data = reader.get(inputs.config_maps, name);
+            let chosen = data.map(|data| of_text(data.configuration.as_deref()));
+            let key = name.clone().of_kind(Kind::ConfigMap);
+            Vec::from_iter(chosen.map(|chosen| (key, chosen)))
+        },
+    );
+    b.union("parameters", [of_objects, of_config_maps])
+}
+
+fn of_text(text: Option<&str>) -> Chosen {
+    let Some(text) = text else {
+        return Chosen::Wrong(format!("has no key {KEY}"));
+    };
+    let invalid = format!("has an invalid {KEY}: ");
+    match parse(text) {
+        Ok(spec) => chosen(&spec, &invalid, ""),
+        Err(why) => Chosen::Wrong(invalid + &why),
+    }
+}
+
+fn chosen(spec: &ConfigurationSpec, invalid: &str, prefix: &str) -> Chosen {
+    let parameters = spec.envoy.as_deref().map(parameters).transpose();
+    match parameters {
+        Ok(parameters) => Chosen::Parameters(Box::new(parameters.unwrap_or_default())),
+        Err(errors) => {
+            let errors: Vec<String> = errors
+                .iter()
+                .map(|error| format!("{prefix}{error}"))
+                .collect();
+            Chosen::Wrong(format!("{invalid}{}", errors.join(", ")))
+        }
+    }
+}
+
+/// The parameters of a GatewayClass: the defaults for its Gateways.
+pub(crate) fn of_class(
+    reader: &mut Reader<'_>,
+    table: Parameters,
+    class: &GatewayClass,
+) -> Result<FleetParameters, Problem> {
+    let Some(reference) = &class.spec.parameters_ref else {
+        return Ok(FleetParameters::default());
+    };
+    let field = "spec.parametersRef";
+    let ObjectReference {
+        group,
+        kind,
+        name,
+        namespace,
+    } = reference;
+    let kind = known_kind(field, reference.known_kind(), group, kind)?;
+    let Some(namespace) = namespace else {
+        return Err(invalid(format!(
+            "{field}.namespace: is required because {kind}s are namespaced"
+        )));
+    };
+    let key = ObjectKey::new(kind, namespace.clone(), name.clone());
+    look_up(reader, table, field, &key)
+}
+
+/// The parameters of a Gateway of the class. `instance` are those of the instance's own configuration.
+pub(crate) fn of_gateway(
+    reader: &mut Reader<'_>,
+    table: Parameters,
+    instance: &FleetParameters,
+    class: &ClassState,
+    gateway: &Gateway,
+) -> GatewayParameters {
+    let own = own(reader, table, gateway);
+    match (own, &class.parameters) {
+        (Ok(own), Some(wider)) => GatewayParameters {
+            chosen: Some(own.over(wider.clone()).over(instance.clone())),
+            wrong: None,
+        },
+        (Err(problem), _) => GatewayParameters {
+            chosen: None,
+            wrong: Some(problem),
+        },
+        (Ok(_), None) => GatewayParameters {
+            chosen: None,
+            wrong: Some(Problem::new(
+                reason::gateway::INVALID,
+                format!(
+                    "GatewayClass {} is not accepted; see its Accepted condition",
+                    gateway.spec.gateway_class_name
+                ),
+            )),
+        },
+    }
+}
+
+fn own(
+    reader: &mut Reader<'_>,
+    table: Parameters,
+    gateway: &Gateway,
+) -> Result<FleetParameters, Problem> {
+    let infrastructure = gateway.spec.infrastructure.as_ref();
+    let Some(reference) = infrastructure.and_then(|fields| fields.parameters_ref.as_ref()) else {
+        return Ok(FleetParameters::default());
+    };
+    let field = "spec.infrastructure.parametersRef";
+    let LocalObjectReference { group, kind, name } = reference;
+    let kind = known_kind(field, reference.known_kind(), group, kind)?;
+    let key = ObjectKey::new(kind, gateway.meta.namespace.clone(), name.clone());
+    look_up(reader, table, field, &key)
+}
+
+fn look_up(
+    reader: &mut Reader<'_>,
+    table: Parameters,
+    field: &str,
+    key: &ObjectKey,
+) -> Result<FleetParameters, Problem> {
+    let object = format!("{} {}", key.kind, key.namespaced_name());
+    match reader.get(table, key).as_deref() {
+        Some(Chosen::Parameters(parameters)) => Ok(FleetParameters::clone(parameters)),
+        Some(Chosen::Wrong(why)) => Err(invalid(format!("{field}: {object} {why}"))),
+        None => Err(invalid(format!("{field}: {object} does not exist"))),
+    }
+}
+
+fn known_kind(
+    field: &str,
+    known: Option<Kind>,
+    group: &Group,
+    kind: &KindName,
+) -> Result<Kind, Problem> {
+    let known = known.filter(|kind| matches!(kind, Kind::SesameConfiguration | Kind::ConfigMap));
+    known.ok_or_else(|| {
+        invalid(format!(
+            "{field}: kind {kind} in group {:?} is not supported; use a SesameConfiguration, or a ConfigMap with key {KEY}",
+            group.as_str()
+        ))
+    })
+}
+
+/// GatewayClass and Gateway use the same reason.
+fn invalid(message: String) -> Problem {
+    Problem::new(reason::gateway::INVALID_PARAMETERS, bounded(message))
+}

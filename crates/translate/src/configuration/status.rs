@@ -1,0 +1,259 @@
+//! Statuses of SesameConfigurations: of the instance's own, and of those that its GatewayClasses and their Gateways refer to.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use sesame_api::condition::configuration::{ACCEPTED, PROGRAMMED};
+use sesame_api::{
+    Condition, ConditionStatus, ConditionsStatus, ConfigurationSpec, Gateway, GatewayClass, Kind,
+    ObjectKey, ObjectStatus, SubCondition,
+};
+use sesame_engine::{Builder, Index, Reader, Table};
+
+use super::parameters;
+use crate::gateway_api::class;
+use crate::inputs::Inputs;
+use crate::problem::{FieldError, bounded};
+use crate::settings::{Mode, Settings};
+
+/// The objects that refer to configurations.
+#[derive(Clone, Copy)]
+struct Users {
+    classes: Index<ObjectKey, GatewayClass, ObjectKey>,
+    gateways: Index<ObjectKey, Gateway, ObjectKey>,
+}
+
+/// The use of a configuration.
+struct Use {
+    /// Whether it is the instance's own.
+    instance: bool,
+    /// The number of GatewayClasses that refer to it.
+    classes: usize,
+    /// The number of Gateways that refer to it.
+    gateways: usize,
+}
+
+/// Declares the statuses.
+pub(crate) fn statuses(b: &mut Builder, inputs: &Inputs) -> Table<ObjectKey, ObjectStatus> {
+    let inputs = *inputs;
+    let users = Users {
+        classes: b.index(
+            inputs.gateway_classes,
+            "gateway_classes by configuration",
+            |_, class: &GatewayClass| {
+                let reference = class.spec.parameters_ref.as_ref();
+                let reference = reference
+                    .filter(|reference| reference.known_kind() == Some(Kind::SesameConfiguration));
+                let key = reference.and_then(|reference| {
+                    let namespace = reference.namespace.as_ref()?;
+                    Some(ObjectKey::new(
+                        Kind::SesameConfiguration,
+                        namespace.clone(),
+                        reference.name.clone(),
+                    ))
+                });
+                Vec::from_iter(key)
+            },
+        ),
+        gateways: b.index(
+            inputs.gateways,
+            "gateways by configuration",
+            |_, gateway: &Gateway| {
+                let infrastructure = gateway.spec.infrastructure.as_ref();
+                let reference = infrastructure.and_then(|of| of.parameters_ref.as_ref());
+                let reference = reference
+                    .filter(|reference| reference.known_kind() == Some(Kind::SesameConfiguration));
+                let key = reference.map(|reference| {
+                    let namespace = gateway.meta.namespace.clone();
+                    ObjectKey::new(Kind::SesameConfiguration, namespace, reference.name.clone())
+                });
+                Vec::from_iter(key)
+            },
+        ),
+    };
+    b.derive(
+        "configuration status",
+        inputs.configurations,
+        move |reader, key: &ObjectKey| {
+            let settings = reader.get(inputs.settings, &())?;
+            let uses = uses(reader, &inputs, users, &settings, key)?;
+            let configuration = reader.get(inputs.configurations, key)?;
+            let generation = configuration.meta.generation;
+            let status = status(&settings, &configuration.spec, &uses, generation);
+            Some(ObjectStatus::Conditions(Arc::new(status)))
+        },
+    )
+}
+
+/// How this instance uses a configuration; `None` if it doesn't.
+fn uses(
+    reader: &mut Reader<'_>,
+    inputs: &Inputs,
+    users: Users,
+    settings: &Settings,
+    key: &ObjectKey,
+) -> Option<Use> {
+    let classes = reader.by(users.classes, key);
+    let classes = classes.iter().filter(|(_, class)| settings.controls(class));
+    let classes = classes.count();
+    let gateways = reader.by(users.gateways, key);
+    let gateways = gateways.iter().filter(|(_, gateway)| {
+        let class = class::key(&gateway.spec.gateway_class_name);
+        let class = reader.get(inputs.gateway_classes, &class);
+        class.is_some_and(|class| settings.controls(&class))
+    });
+    let gateways = gateways.count();
+    let instance = settings.configuration.as_ref() == Some(&key.namespaced_name());
+    (instance || classes + gateways > 0).then_some(Use {
+        instance,
+        classes,
+        gateways,
+    })
+}
+
+fn status(
+    settings: &Settings,
+    spec: &ConfigurationSpec,
+    uses: &Use,
+    generation: i64,
+) -> ConditionsStatus {
+    let errors = spec.envoy.as_deref().map(parameters);
+    let errors = errors.and_then(Result::err).unwrap_or_default();
+    let valid = errors.is_empty();
+    let (reason, message) = match valid {
+        true => ("Accepted", "The spec is valid."),
+        false => (
+            "Invalid",
+            "The spec is invalid; the errors of this condition say why.",
+        ),
+    };
+    let accepted = Condition {
+        errors: entries("InvalidField", errors),
+        warnings: entries("Warning", warnings(settings, spec, uses)),
+        ..Condition::new(ACCEPTED, valid, reason, message, generation)
+    };
+    let restart = match uses.instance && valid {
+        true => restarts(settings, spec),
+        false => Vec::new(),
+    };
+    let (reason, message): (_, Cow<'static, str>) = match (valid, restart.is_empty()) {
+        (false, _) => (
+            "Invalid",
+            "Not in effect: the last valid version is. See condition Accepted.".into(),
+        ),
+        (true, false) => (
+            "RestartRequired",
+            "A part of it takes effect when Sesame restarts; the errors of this condition name it."
+                .into(),
+        ),
+        (true, true) => ("Programmed", in_effect(uses).into()),
+    };
+    let programmed = Condition {
+        errors: entries("RestartRequired", restart),
+        ..Condition::new(
+            PROGRAMMED,
+            reason == "Programmed",
+            reason,
+            message,
+            generation,
+        )
+    };
+    ConditionsStatus {
+        conditions: vec![accepted, programmed],
+    }
+}
+
+fn in_effect(uses: &Use) -> String {
+    let instance = uses.instance.then(|| "this instance of Sesame".to_owned());
+    let count = |count: usize, one: &str, many: &str| match count {
+        0 => None,
+        1 => Some(format!("1 {one}")),
+        _ => Some(format!("{count} {many}")),
+    };
+    let users: Vec<String> = [
+        instance,
+        count(uses.classes, "GatewayClass", "GatewayClasses"),
+        count(uses.gateways, "Gateway", "Gateways"),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    format!("In effect for {}.", users.join(", "))
+}
+
+/// What has no effect, or is deprecated.
+fn warnings(settings: &Settings, spec: &ConfigurationSpec, uses: &Use) -> Vec<FieldError> {
+    let mut warnings = Vec::new();
+    let gateway = spec.gateway.as_ref().and_then(|gateway| gateway.gateway());
+    if gateway.is_some() {
+        let message = match settings.mode {
+            Mode::Unmanaged { .. } => "is deprecated; without it, the oldest Gateway is served",
+            _ => {
+                "is deprecated and has no effect: all Gateways of Sesame's GatewayClasses are served"
+            }
+        };
+        warnings.push(FieldError::new("gateway.name", message));
+    }
+    if !uses.instance {
+        let others = ConfigurationSpec {
+            envoy: None,
+            ..spec.clone()
+        };
+        if others != ConfigurationSpec::default() {
+            let message = "only the section envoy has an effect, since no instance of Sesame uses this configuration";
+            warnings.push(FieldError::new("", message));
+        }
+    }
+    warnings
+}
+
+/// What differs from the settings that the instance started with.
+fn restarts(settings: &Settings, spec: &ConfigurationSpec) -> Vec<FieldError> {
+    let (field, message) = match (&settings.mode, &spec.envoy) {
+        (Mode::Managed, None) => (
+            "envoy",
+            "is missing, but Sesame runs Envoys; add the section, or restart Sesame to leave them to you",
+        ),
+        (Mode::Unmanaged { .. }, Some(_)) => (
+            "envoy",
+            "was added, but Sesame doesn't run Envoys; remove the section, or restart Sesame to let it run them",
+        ),
+        (Mode::Unmanaged { .. }, None) if spec.unmanaged_envoy != settings.unmanaged_envoy => (
+            "unmanagedEnvoy",
+            "has changed; restart Sesame to report the other addresses",
+        ),
+        _ => return Vec::new(),
+    };
+    vec![FieldError::new(field, message)]
+}
+
+/// One entry for each section of the spec.
+fn entries(suffix: &str, fields: Vec<FieldError>) -> Box<[SubCondition]> {
+    let mut entries: Vec<(String, Vec<String>)> = Vec::new();
+    for FieldError { field, message } in fields {
+        let section = field.split(['.', '[']).next().unwrap_or_default();
+        let mut type_ = section.to_owned();
+        if let Some(first) = type_.get_mut(..1) {
+            first.make_ascii_uppercase();
+        }
+        let type_ = type_ + suffix;
+        let path = match field.is_empty() {
+            true => "spec".to_owned(),
+            false => format!("spec.{field}"),
+        };
+        let message = format!("{path}: {message}");
+        match entries.iter_mut().find(|(of, _)| *of == type_) {
+            Some((_, messages)) => messages.push(message),
+            None => entries.push((type_, vec![message])),
+        }
+    }
+    entries
+        .into_iter()
+        .map(|(type_, messages)| SubCondition {
+            type_: type_.into(),
+            status: ConditionStatus::True,
+            reason: suffix.to_owned().into(),
+            message: bounded(messages.join(", ")).into(),
+        })
+        .collect()
+}

@@ -1,0 +1,237 @@
+//! SesameConfigurations: changes apply without a restart and without failed requests.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::{Context, ensure};
+use sesame_testkit::certs::Identity;
+use sesame_testkit::client::{Connect, Request};
+
+use crate::harness::{
+    DefaultFleet, Folder, Sesame, Summary, backends, becomes, certificate, eventually,
+};
+
+/// The file with a configuration.
+const FILE: &str = "sesame.yaml";
+
+fn configuration(spec: &str) -> String {
+    format!(
+        "apiVersion: projectsesame.io/v1alpha1\nkind: SesameConfiguration\nmetadata: {{name: sesame}}\nspec: {{{spec}}}\n"
+    )
+}
+
+/// A default fleet with a configuration, in a folder of its own.
+async fn configured(spec: &str, objects: &str) -> (DefaultFleet, Folder) {
+    let folder = Folder::new(&[(FILE, configuration(spec))]);
+    let file = folder.file(FILE);
+    let file = file.to_str().expect("a readable path");
+    let fleet = DefaultFleet::start("HTTPProxy", objects, &["--config", file]).await;
+    (fleet, folder)
+}
+
+/// An HTTPProxy whose requests without TLS are redirected, except those below /plain.
+fn proxy(identity: &Identity) -> String {
+    certificate("web", identity)
+        + "
+apiVersion: projectsesame.io/v1
+kind: HTTPProxy
+metadata: {name: web}
+spec:
+  virtualhost: {fqdn: web.test, tls: {secretName: web}}
+  routes:
+  - services: [{name: a, port: 80}]
+  - conditions: [{prefix: /plain}]
+    permitInsecure: true
+    services: [{name: a, port: 80}]
+---
+"
+}
+
+/// Waits until the status observes the last valid version of the file, or reports an invalid one.
+async fn is_accepted(sesame: &Sesame, generation: i64, accepted: bool) {
+    eventually("the status observes the change", async || {
+        let status = sesame.status("SesameConfiguration", "sesame").await?;
+        let conditions = status["conditions"].as_array().context("no conditions")?;
+        for condition in conditions {
+            ensure!(condition["observedGeneration"] == generation, "{status}");
+            let expected = if accepted { "True" } else { "False" };
+            ensure!(condition["status"] == expected, "{status}");
+        }
+        Ok(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn ports_of_the_default_fleet_move_with_listeners_and_redirects() {
+    let identity = Identity::self_signed(&["web.test"]).expect("a certificate");
+    let (_backends, services) = backends(&["a"]).await;
+    let (fleet, folder) = configured("", &(services + &proxy(&identity))).await;
+    let request = Request::get("web.test", "/");
+    let offset = fleet.http.port() - 80;
+    let moved = |port: u16| std::net::SocketAddr::new(fleet.http.ip(), port + offset);
+    let location = |port: u16| format!("https://web.test:{}/", port + offset);
+    eventually("requests are redirected", async || {
+        let found = Connect::plain().send(fleet.http, &request).await?;
+        ensure!(found.header("location") == location(443), "{found:?}");
+        Ok(())
+    })
+    .await;
+    folder.replace(
+        FILE,
+        &configuration("defaultPorts: {http: 8081, https: 8444}"),
+    );
+    eventually("requests are redirected to the other port", async || {
+        let found = Connect::plain().send(moved(8081), &request).await?;
+        ensure!(found.header("location") == location(8444), "{found:?}");
+        Ok(())
+    })
+    .await;
+    let tls = Connect::tls("web.test");
+    let response = tls.send(moved(8444), &request).await.expect("a response");
+    assert_eq!(response.status, 200, "{response:?}");
+    eventually("the previous port is closed", async || {
+        let closed = Connect::plain().send(fleet.http, &request).await.is_err();
+        ensure!(closed, "it still responds");
+        Ok(())
+    })
+    .await;
+}
+
+/// Each field of the sections that a local run applies or checks, with a valid and an invalid value.
+const FIELDS: &[(&str, &str)] = &[
+    (
+        "gateway: {controllerName: example.com/other}",
+        "gateway: {controllerName: other}",
+    ),
+    (
+        "gateway: {controllerName: example.com/a, name: web, namespace: default}",
+        "gateway: {controllerName: example.com/a, name: web}",
+    ),
+    ("envoy: {replicas: 2}", "envoy: {replicas: 0}"),
+    ("envoy: {workload: DaemonSet}", "envoy: {workload: Job}"),
+    (
+        "envoy: {autoscaling: {minReplicas: 1, maxReplicas: 2, cpuPercent: 80}}",
+        "envoy: {autoscaling: {minReplicas: 3, maxReplicas: 2, cpuPercent: 80}}",
+    ),
+    (
+        "envoy: {disruptionBudget: true}",
+        "envoy: {disruptionBudget: 1}",
+    ),
+    (
+        "envoy: {networkPublishing: {type: NodePortService, externalTrafficPolicy: Local}}",
+        "envoy: {networkPublishing: {type: ExternalName}}",
+    ),
+    (
+        "envoy: {networkPublishing: {loadBalancerClass: a/b, annotations: {a: b}}}",
+        "envoy: {networkPublishing: {annotations: [a]}}",
+    ),
+    (
+        "envoy: {networkPublishing: {loadBalancerSourceRanges: [192.0.2.0/24]}}",
+        "envoy: {networkPublishing: {loadBalancerSourceRanges: [192.0.2.0]}}",
+    ),
+    (
+        "envoy: {image: a:1, imagePullSecrets: [a]}",
+        "envoy: {image: a b}",
+    ),
+    (
+        "envoy: {resources: {requests: {cpu: 1m}, limits: {cpu: 2m, memory: 1Gi}}}",
+        "envoy: {resources: {requests: {cpu: 2m}, limits: {cpu: 1m}}}",
+    ),
+    (
+        "envoy: {nodeSelector: {a: b}, priorityClassName: high}",
+        "envoy: {nodeSelector: a}",
+    ),
+    (
+        "envoy: {tolerations: [{key: a, operator: Exists, effect: NoExecute, tolerationSeconds: 3}]}",
+        "envoy: {tolerations: [{operator: Exists, value: a}]}",
+    ),
+    (
+        "envoy: {drain: {delay: 1s, timeout: 2s}}",
+        "envoy: {drain: {delay: 1}}",
+    ),
+    (
+        "envoy: {logLevel: debug, maxConnections: 9}",
+        "envoy: {logLevel: loud}",
+    ),
+    (
+        "unmanagedEnvoy: {addresses: [192.0.2.1]}",
+        "unmanagedEnvoy: {addresses: []}",
+    ),
+    (
+        "unmanagedEnvoy: {service: {namespace: a, name: b}}",
+        "unmanagedEnvoy: {service: {name: b}}",
+    ),
+    (
+        "defaultPorts: {https: 8444}",
+        "defaultPorts: {http: 8444, https: 8444}",
+    ),
+    (
+        "ingress: {classNames: [other, sesame]}",
+        "ingress: {classNames: []}",
+    ),
+    (
+        "httpProxy: {rootNamespaces: [default, shop]}",
+        "httpProxy: {rootNamespaces: default}",
+    ),
+    (
+        "httpProxy: {fallbackCertificate: {namespace: default, name: web}}",
+        "httpProxy: {fallbackCertificate: {name: web}}",
+    ),
+    (
+        "rateLimitService: {extensionService: {namespace: a, name: b}, domain: a, failOpen: true, \
+         enableXRateLimitHeaders: true, enableResourceExhaustedCode: true}",
+        "rateLimitService: {domain: a}",
+    ),
+];
+
+#[tokio::test]
+async fn valid_and_invalid_changes_of_every_field_fail_no_request() {
+    let identity = Identity::self_signed(&["web.test"]).expect("a certificate");
+    let (_backends, services) = backends(&["a"]).await;
+    let (fleet, folder) = configured("", &(services + &proxy(&identity))).await;
+    let request = Request::get("web.test", "/plain");
+    becomes(fleet.http, "web.test", "/plain", "a").await;
+    let stop = Arc::new(AtomicBool::new(false));
+    let load = tokio::spawn({
+        let (stop, request, to) = (Arc::clone(&stop), request.clone(), fleet.http);
+        async move {
+            let mut count = 0;
+            while !stop.load(Ordering::Relaxed) {
+                let answer = request.of(to).await;
+                assert_eq!(answer, "a", "after {count} requests");
+                count += 1;
+            }
+            count
+        }
+    });
+    let mut generation = 1;
+    for (valid, invalid) in FIELDS {
+        folder.replace(FILE, &configuration(valid));
+        generation += 1;
+        is_accepted(&fleet.sesame, generation, true).await;
+        let problems = async || fleet.sesame.page("/problems").await;
+        folder.replace(FILE, &configuration(invalid));
+        eventually("the invalid version is reported", async || {
+            let problems = problems().await?.to_string();
+            if problems.contains("SesameConfiguration") {
+                return Ok(());
+            }
+            // What the schema can't express is in the status.
+            let status = fleet.sesame.status("SesameConfiguration", "sesame").await?;
+            ensure!(
+                status.to_string().contains("InvalidField"),
+                "{invalid}: {problems}"
+            );
+            generation += 1;
+            Ok(())
+        })
+        .await;
+    }
+    folder.replace(FILE, &configuration(""));
+    is_accepted(&fleet.sesame, generation + 1, true).await;
+    stop.store(true, Ordering::Relaxed);
+    let count: u32 = load.await.expect("no request fails");
+    assert!(count > 100, "{count}");
+    assert_eq!(fleet.sesame.envoys().len(), 1);
+}

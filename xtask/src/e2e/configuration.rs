@@ -1,0 +1,242 @@
+//! A SesameConfiguration as the settings of the instance.
+//!
+//! In: a scene with Sesame. Out: Sesame waits for the object and follows its changes, without a restart and without failed
+//! requests; Envoys that aren't managed are left as they are.
+
+use std::net::SocketAddr;
+use std::thread::sleep;
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use serde_json::{Value, json};
+
+use super::load::Load;
+use super::scene::{Scene, until};
+use super::shop;
+use crate::deploy;
+use crate::install;
+
+/// The configuration.
+const NAME: &str = "sesame";
+
+/// The HTTPProxy, whose requests without TLS are redirected except below `/plain`.
+const PROXY: &str = "configured";
+const HOST: &str = "configured.example.com";
+
+/// Time limit for a change to take effect; long enough for busy machines.
+const DONE: Duration = Duration::from_secs(120);
+
+/// How long nothing must happen.
+const QUIET: Duration = Duration::from_secs(5);
+
+/// Changes: valid ones, and those that the API server accepts but Sesame can't apply.
+const CHANGES: u16 = 100;
+
+/// A value of a Deployment's `revisionHistoryLimit` that Sesame doesn't set.
+const EDITED: u32 = 7;
+
+/// Runs the test.
+pub(super) fn configuration(scene: &Scene) -> Result<String> {
+    let shop = shop::open(scene)?;
+    scene.apply(&deploy::rendered(&["configuration=sesame"])?)?;
+    let waits = || {
+        let logs = ["-n", install::NAMESPACE, "logs", "--selector"];
+        let logs = scene.kubectl(&[&logs[..], &["app.kubernetes.io/name=sesame"]].concat())?;
+        ensure!(logs.contains("waiting for SesameConfiguration"), "{logs}");
+        Ok(())
+    };
+    until("a new replica waits", DONE, waits)?;
+    let load = Load::start(&scene.network, vec![shop::request(shop, shop::HOST)]);
+    apply(scene, json!({}))?;
+    install::ready(&scene.cluster)?;
+    programmed(scene, "True")?;
+    let pods = pods(scene)?;
+
+    let ports = moved_ports(scene)?;
+    let count = changed(scene)?;
+    let unmanaged = unmanaged(scene)?;
+    ensure!(self::pods(scene)? == pods, "Sesame has restarted");
+
+    // The manifests have no configuration.
+    install::manifests(&scene.cluster)?;
+    install::ready(&scene.cluster)?;
+    let tally = load.stop()?;
+    let delete = ["delete", "sesameconfiguration", NAME];
+    scene.kubectl(&[&["-n", install::NAMESPACE], &delete[..]].concat())?;
+    shop::delete(scene, shop::GATEWAY)?;
+    shop::close(scene)?;
+    Ok(format!("{ports}; {count} changes; {unmanaged}; {tally}"))
+}
+
+/// Applies a configuration with these sections beside the usual ones.
+fn apply(scene: &Scene, sections: Value) -> Result<()> {
+    let mut spec = json!({
+        "gateway": { "controllerName": "projectsesame.io/gateway-controller" },
+        "envoy": {},
+    });
+    for (section, fields) in sections.as_object().into_iter().flatten() {
+        spec[section] = fields.clone();
+    }
+    scene.apply(&[json!({
+        "apiVersion": "projectsesame.io/v1alpha1",
+        "kind": "SesameConfiguration",
+        "metadata": { "name": NAME, "namespace": install::NAMESPACE },
+        "spec": spec,
+    })])
+}
+
+/// Waits until the status observes the last change.
+fn programmed(scene: &Scene, expected: &str) -> Result<()> {
+    until("the configuration's status", DONE, || {
+        let object = scene.get(&["-n", install::NAMESPACE, "sesameconfiguration", NAME])?;
+        let conditions = object["status"]["conditions"].as_array();
+        let conditions = conditions.map_or(&[][..], Vec::as_slice);
+        ensure!(!conditions.is_empty(), "no conditions");
+        for condition in conditions {
+            let observed = &condition["observedGeneration"];
+            ensure!(*observed == object["metadata"]["generation"], "{condition}");
+            ensure!(condition["status"] == expected, "{condition}");
+        }
+        Ok(())
+    })
+    .map(drop)
+}
+
+/// Sesame's pods, with their restarts.
+fn pods(scene: &Scene) -> Result<Vec<(String, u64)>> {
+    let selector = ["--selector", "app.kubernetes.io/name=sesame"];
+    let pods = scene.list(&[&["-n", install::NAMESPACE, "pods"], &selector[..]].concat())?;
+    let running = pods
+        .iter()
+        .filter(|pod| pod["metadata"]["deletionTimestamp"].is_null());
+    let pods = running.map(|pod| {
+        let restarts = pod["status"]["containerStatuses"][0]["restartCount"].as_u64();
+        (
+            pod["metadata"]["name"].to_string(),
+            restarts.unwrap_or_default(),
+        )
+    });
+    Ok(pods.collect())
+}
+
+/// The ports of the default fleet move, and redirects, the Service and requests follow.
+fn moved_ports(scene: &Scene) -> Result<String> {
+    let service = json!({ "name": "shop", "port": 8080 });
+    let secret = super::ingress::secret(PROXY)?;
+    let proxy = json!({
+        "apiVersion": "projectsesame.io/v1",
+        "kind": "HTTPProxy",
+        "metadata": { "name": PROXY, "namespace": shop::NAMESPACE },
+        "spec": {
+            "virtualhost": { "fqdn": HOST, "tls": { "secretName": PROXY } },
+            "routes": [
+                { "services": [service] },
+                { "conditions": [{ "prefix": "/plain" }], "permitInsecure": true, "services": [service] },
+            ],
+        },
+    });
+    scene.apply(&[secret, proxy])?;
+    let address = super::contour::address(scene, install::NAMESPACE, "default-fleet")?;
+    let at = |port: u16, path: &str| {
+        let mut request = shop::request(SocketAddr::new(address, port), HOST);
+        path.clone_into(&mut request.path);
+        request
+    };
+    let redirects = |port: u16, location: &str| {
+        until(
+            &format!("port {port} redirects to {location}"),
+            DONE,
+            || {
+                let response = scene.send(&at(port, "/a"))?;
+                let found = response.header("location");
+                ensure!(found == location, "{} {found}", response.status);
+                Ok(())
+            },
+        )
+        .map(drop)
+    };
+    redirects(80, &format!("https://{HOST}/a"))?;
+    apply(
+        scene,
+        json!({ "defaultPorts": { "http": 8081, "https": 8444 } }),
+    )?;
+    programmed(scene, "True")?;
+    redirects(8081, &format!("https://{HOST}:8444/a"))?;
+    shop::served(scene, &at(8081, "/plain"), "")?;
+    let service = scene.get(&["-n", install::NAMESPACE, "service", "default-fleet"])?;
+    let ports = service["spec"]["ports"].as_array();
+    let mut ports: Vec<u64> = ports
+        .into_iter()
+        .flatten()
+        .filter_map(|port| port["port"].as_u64())
+        .collect();
+    ports.sort_unstable();
+    ensure!(ports == [8081, 8444], "the Service has the ports {ports:?}");
+    apply(scene, json!({}))?;
+    redirects(80, &format!("https://{HOST}/a"))?;
+    for (kind, name) in [("httpproxy", PROXY), ("secret", PROXY)] {
+        scene.kubectl(&["-n", shop::NAMESPACE, "delete", kind, name])?;
+    }
+    Ok("ports moved to 8081 and 8444 and back".to_owned())
+}
+
+/// Valid and invalid changes in turn, each observed by the status.
+fn changed(scene: &Scene) -> Result<u16> {
+    for change in 0..CHANGES {
+        let class = format!("class-{change}");
+        let classes = json!({ "classNames": ["sesame", class] });
+        let (envoy, expected) = match change % 2 {
+            0 => (json!({ "maxConnections": 50_000 }), "True"),
+            _ => (
+                json!({ "resources": { "limits": { "cpu": "much" } } }),
+                "False",
+            ),
+        };
+        apply(scene, json!({ "ingress": classes, "envoy": envoy }))?;
+        programmed(scene, expected)?;
+    }
+    apply(scene, json!({}))?;
+    programmed(scene, "True")?;
+    Ok(CHANGES)
+}
+
+/// Sesame leaves the objects of its Envoys as they are, and takes them back.
+fn unmanaged(scene: &Scene) -> Result<String> {
+    let unmanaged = json!({ "managed": false, "replicas": 3 });
+    apply(scene, json!({ "envoy": unmanaged }))?;
+    programmed(scene, "True")?;
+    let deployment = shop::one_made_for(scene, shop::GATEWAY, "deployments")?;
+    let name = deployment["metadata"]["name"].as_str().unwrap_or_default();
+    // A change that would be reverted.
+    let edit = json!({ "spec": { "revisionHistoryLimit": EDITED } }).to_string();
+    let patch = ["patch", "deployment", name, "--type=merge", "-p", &edit];
+    scene.kubectl(&[&["-n", shop::NAMESPACE], &patch[..]].concat())?;
+    let objects = || -> Result<Vec<String>> {
+        let kinds = "deployments,services,configmaps,serviceaccounts,poddisruptionbudgets";
+        let objects = shop::made_for(scene, shop::GATEWAY, kinds)?;
+        let objects = objects.into_iter().map(|mut object| {
+            object["status"] = Value::Null;
+            object["metadata"]["managedFields"] = Value::Null;
+            object["metadata"]["resourceVersion"] = Value::Null;
+            object["metadata"]["annotations"]["deployment.kubernetes.io/revision"] = Value::Null;
+            object.to_string()
+        });
+        Ok(objects.collect())
+    };
+    let before = objects()?;
+    sleep(QUIET);
+    ensure!(objects()? == before, "Sesame has changed objects");
+    apply(scene, json!({ "envoy": { "replicas": 3 } }))?;
+    let (_, took) = until("Sesame manages its Envoys again", DONE, || {
+        let deployment = shop::one_made_for(scene, shop::GATEWAY, "deployments")?;
+        let spec = &deployment["spec"];
+        let edited = spec["revisionHistoryLimit"] == EDITED;
+        ensure!(spec["replicas"] == 3 && !edited, "{spec}");
+        Ok(())
+    })?;
+    shop::rolled_out(scene, shop::GATEWAY, 3, &[])?;
+    Ok(format!(
+        "nothing touched while unmanaged, taken back in {:.1} s",
+        took.as_secs_f32()
+    ))
+}
