@@ -134,6 +134,7 @@ impl Rig {
                         panic!("Envoy of {fleet} exited: {status}")
                     }
                     ProcessEvent::Failed { message, .. } => panic!("{message}"),
+                    ProcessEvent::Hung { fleet, .. } => panic!("Envoy of {fleet} hangs"),
                     ProcessEvent::Started { .. } | ProcessEvent::Log { .. } => {}
                 }
             }

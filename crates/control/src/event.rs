@@ -95,6 +95,13 @@ pub enum RunEvent {
         /// 1 for the first start, plus one for each restart.
         attempt: u32,
     },
+    /// An Envoy process that served hangs. It is killed and restarted.
+    EnvoyHung {
+        /// Its Gateway, or `default` for the default fleet.
+        gateway: String,
+        /// How long it has not responded, in milliseconds.
+        unresponsive_ms: f64,
+    },
     /// An Envoy process ended.
     EnvoyExited {
         /// Its Gateway, or `default` for the default fleet.

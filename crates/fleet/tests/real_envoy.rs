@@ -1,6 +1,7 @@
 //! The supervisor with a real Envoy: requests, restarts, drains, and ports.
 
 use std::net::IpAddr;
+use std::os::unix::process::ExitStatusExt;
 use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
@@ -32,10 +33,14 @@ struct Fixture {
 }
 
 fn fixture(drain: Duration) -> Fixture {
+    fixture_with(|config| config.drain = drain)
+}
+
+fn fixture_with(change: impl FnOnce(&mut SupervisorConfig)) -> Fixture {
     let envoy = binary::find(None).unwrap_or_else(|error| panic!("{error}"));
     let dir = tempfile::tempdir().expect("a folder for the test");
     let mut config = SupervisorConfig::new(envoy.path, dir.path().join("run"));
-    config.drain = drain;
+    change(&mut config);
     let (supervisor, events) = Supervisor::new(config).expect("a supervisor");
     Fixture {
         supervisor,
@@ -175,6 +180,37 @@ async fn an_envoy_serves_restarts_and_releases_its_port() {
 
     fixture.stop().await;
     assert!(fixture.port_is_free());
+}
+
+#[tokio::test]
+async fn a_hung_envoy_is_replaced() {
+    let limit = Duration::from_secs(3);
+    let mut fixture = fixture_with(|config| config.hang_timeout = limit);
+    fixture.ensure(fixture.bootstrap());
+    let first = fixture.serving().await;
+    kill(first, Signal::SIGSTOP).expect("a process to stop");
+    let unresponsive = fixture
+        .event(|event| match event {
+            ProcessEvent::Hung { unresponsive, .. } => Some(*unresponsive),
+            _ => None,
+        })
+        .await;
+    assert_eq!(unresponsive, limit);
+    let (status, restart_in) = fixture
+        .event(|event| match event {
+            ProcessEvent::Exited {
+                status, restart_in, ..
+            } => Some((*status, *restart_in)),
+            _ => None,
+        })
+        .await;
+    assert_eq!(status.signal(), Some(9));
+    assert_eq!(restart_in, Some(Duration::ZERO));
+
+    let second = fixture.serving().await;
+    assert_ne!(first, second);
+    Client::connect(fixture.ip).await.get().await;
+    fixture.stop().await;
 }
 
 #[tokio::test]

@@ -122,6 +122,17 @@ pub(crate) fn describe(event: &RunEvent, ready: bool, colour: bool) -> Option<St
             let verb = if *attempt > 1 { "restarted" } else { "started" };
             ("", format!("{}: Envoy {verb} (PID {pid})", fleet(gateway)))
         }
+        RunEvent::EnvoyHung {
+            gateway,
+            unresponsive_ms,
+        } => {
+            let text = format!(
+                "{}: Envoy has not responded for {}; killing it",
+                fleet(gateway),
+                format_duration(*unresponsive_ms)
+            );
+            (RED, text)
+        }
         RunEvent::EnvoyExited {
             gateway,
             status,
@@ -299,6 +310,22 @@ mod tests {
         assert_eq!(
             describe(&event, true, false).unwrap(),
             "default fleet: Envoy started (PID 7)"
+        );
+    }
+
+    #[test]
+    fn a_hung_envoy_is_shown() {
+        let event = RunEvent::EnvoyHung {
+            gateway: "ns/web".to_owned(),
+            unresponsive_ms: 30_000.0,
+        };
+        assert_eq!(
+            describe(&event, true, false).unwrap(),
+            "ns/web: Envoy has not responded for 30.0 s; killing it"
+        );
+        assert_eq!(
+            serde_json::to_value(&event).unwrap(),
+            json!({"type": "envoy-hung", "gateway": "ns/web", "unresponsiveMs": 30_000.0})
         );
     }
 

@@ -161,6 +161,10 @@ pub(crate) async fn forward_process_events(
                 tracing::debug!(gateway, ?after, "Envoy received its first configuration");
                 continue;
             }
+            processes::ProcessEvent::Hung { unresponsive, .. } => RunEvent::EnvoyHung {
+                gateway,
+                unresponsive_ms: millis(unresponsive),
+            },
             processes::ProcessEvent::Exited {
                 status,
                 uptime,

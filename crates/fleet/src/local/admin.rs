@@ -18,6 +18,12 @@ const MAX_RESPONSE: usize = 256 << 20;
 /// The timeout of each request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// The interval between requests to an Envoy that responds.
+const POLL_INTERVAL: Duration = Duration::from_secs(5);
+
+/// The number of unanswered requests in a row that mean that Envoy hangs.
+const HANG_REQUESTS: u32 = 3;
+
 /// Why a request failed.
 #[derive(Debug, thiserror::Error)]
 pub enum AdminError {
@@ -97,6 +103,33 @@ impl Admin {
         timeout(REQUEST_TIMEOUT, exchange)
             .await
             .unwrap_or(Err(AdminError::Timeout))
+    }
+
+    /// Whether Envoy's main thread responds, with any status. It does so under overload, and before it is ready.
+    ///
+    /// # Errors
+    /// There is no response within ten seconds.
+    pub(crate) async fn responds(&self) -> Result<(), AdminError> {
+        match self.get("/ready").await {
+            Ok(_) | Err(AdminError::Status(_)) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Returns once several requests in a row got no response, in `limit` altogether. A single one may time out after
+    /// this process, or the machine, was suspended. A closed or missing socket doesn't count: only a process that
+    /// hangs accepts connections and doesn't respond.
+    pub(super) async fn hung(&self, limit: Duration) {
+        let mut unanswered = 0;
+        while unanswered < HANG_REQUESTS {
+            match timeout(limit / HANG_REQUESTS, self.responds()).await {
+                Err(_) | Ok(Err(AdminError::Timeout)) => unanswered += 1,
+                Ok(_) => {
+                    unanswered = 0;
+                    tokio::time::sleep(POLL_INTERVAL).await;
+                }
+            }
+        }
     }
 
     /// Returns once Envoy is ready. Never returns if the process exits first.
@@ -179,6 +212,13 @@ fn count_connections(stats: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use std::convert::Infallible;
+    use std::future::pending;
+
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::UnixListener;
+    use tokio::time::Instant;
+
     use super::*;
 
     #[test]
@@ -193,6 +233,43 @@ mod tests {
             None
         );
         assert_eq!(count_connections(""), None);
+    }
+
+    /// The clock is paused: it advances to the next timer while all tasks wait.
+    #[tokio::test(start_paused = true)]
+    async fn only_several_unanswered_requests_in_a_row_mean_a_hang() {
+        let dir = tempfile::tempdir().unwrap();
+        let admin = Admin::new(dir.path().join("admin.sock"));
+        let listener = UnixListener::bind(admin.socket()).unwrap();
+        let answers = [true, false, false, true, false, false, false];
+        let server = async {
+            let mut ignored = Vec::new();
+            for answers in answers {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                assert!(stream.read(&mut [0; 1024]).await.unwrap() > 0);
+                match answers {
+                    // Not ready, but it responds.
+                    true => stream
+                        .write_all(b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\n\r\n")
+                        .await
+                        .unwrap(),
+                    false => ignored.push(stream),
+                }
+            }
+            pending::<Infallible>().await
+        };
+        let begin = Instant::now();
+        let limit = Duration::from_secs(30);
+        tokio::select! {
+            () = admin.hung(limit) => {}
+            never = server => match never {},
+        }
+        let expected = limit / 3 * 5 + POLL_INTERVAL * 2;
+        let elapsed = begin.elapsed();
+        assert!(
+            (expected..expected + Duration::from_secs(1)).contains(&elapsed),
+            "{elapsed:?}"
+        );
     }
 
     #[tokio::test]

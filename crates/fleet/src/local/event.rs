@@ -38,6 +38,13 @@ pub enum ProcessEvent {
         /// The time since the process started.
         after: Duration,
     },
+    /// A process that was ready hangs. It is killed; `Exited` follows.
+    Hung {
+        /// The fleet.
+        fleet: FleetId,
+        /// How long its admin interface has not responded.
+        unresponsive: Duration,
+    },
     /// A process exited.
     Exited {
         /// The fleet.
@@ -73,6 +80,7 @@ impl ProcessEvent {
         match self {
             Self::Started { fleet, .. }
             | Self::Ready { fleet, .. }
+            | Self::Hung { fleet, .. }
             | Self::Exited { fleet, .. }
             | Self::Log { fleet, .. }
             | Self::Failed { fleet, .. } => fleet,

@@ -30,6 +30,9 @@ pub struct SupervisorConfig {
     pub drain: Duration,
     /// The time between SIGTERM and SIGKILL.
     pub kill_after: Duration,
+    /// An Envoy that was ready and whose admin interface doesn't respond for this long is killed and restarted, up to
+    /// five seconds later. At most 30 s, the timeout of three requests.
+    pub hang_timeout: Duration,
     /// Envoy's log level.
     pub log_level: Level,
     /// The delays between restarts.
@@ -37,13 +40,14 @@ pub struct SupervisorConfig {
 }
 
 impl SupervisorConfig {
-    /// Five seconds to drain, five to exit, log level warning.
+    /// Five seconds to drain, five to exit, a hang timeout of 30, log level warning.
     pub fn new(envoy: impl Into<PathBuf>, run_dir: impl Into<PathBuf>) -> Self {
         Self {
             envoy: envoy.into(),
             run_dir: run_dir.into(),
             drain: Duration::from_secs(5),
             kill_after: Duration::from_secs(5),
+            hang_timeout: Duration::from_secs(30),
             log_level: Level::Warning,
             backoff: RestartBackoff::default(),
         }
@@ -90,7 +94,7 @@ pub struct EnvoySpec {
 
 /// Keeps Envoys running.
 ///
-/// Each fleet has one process. A process that crashes is restarted: immediately the first time, then with backoff. When
+/// Each fleet has one process. A process that crashes or hangs is restarted: immediately the first time, then with backoff. When
 /// the supervisor is dropped or this process ends, all processes are killed; [`Supervisor::shutdown`] stops them
 /// gracefully.
 #[derive(Debug)]

@@ -2,8 +2,6 @@
 //!
 //! In: targets, of which only the last counts. Out: a process, and events.
 
-use std::convert::Infallible;
-use std::future::pending;
 use std::process::ExitStatus;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
@@ -192,25 +190,33 @@ impl Worker {
         })
     }
 
-    /// Waits until the process exits or the target changes.
+    /// Waits until the process exits or the target changes. Kills a process that hangs.
     async fn supervise(&mut self, running: &mut Running, spec: &EnvoySpec, stops: u64) -> End {
         let events = &self.shared.events;
         let (fleet, since) = (&self.fleet, running.since);
         let admin = &running.admin;
-        let announce_ready = async {
+        let unresponsive = self.shared.config.hang_timeout;
+        let ready_then_hung = async {
             admin.ready().await;
             events.send(ProcessEvent::Ready {
                 fleet: fleet.clone(),
                 after: since.elapsed(),
             });
-            pending::<Infallible>().await
+            admin.hung(unresponsive).await;
         };
         tokio::select! {
             biased;
-            status = wait(&mut running.child) => End::Exited(status),
-            interrupt = target_changed(&mut self.target, spec, stops) => End::Interrupted(interrupt),
-            never = announce_ready => match never {},
+            status = wait(&mut running.child) => return End::Exited(status),
+            interrupt = target_changed(&mut self.target, spec, stops) => return End::Interrupted(interrupt),
+            () = ready_then_hung => {}
         }
+        events.send(ProcessEvent::Hung {
+            fleet: fleet.clone(),
+            unresponsive,
+        });
+        // A stopped process ignores every other signal. Fails only if the process has just exited.
+        let _ = running.child.start_kill();
+        End::Exited(wait(&mut running.child).await)
     }
 
     /// Stops a process, after a drain if `gracefully`.
