@@ -85,7 +85,7 @@ impl Gateway {
             if let Some(status) = child.try_wait()? {
                 bail!("sesame exited ({status}) before it served the example; see above");
             }
-            if let Ok(response) = send(admin, &Request::get("admin", "/status")).await
+            if let Ok(response) = send(admin, &Request::get("localhost", "/status")).await
                 && let Some(address) = (example.address)(&response.json())
                 && listens(address, example.ports).await
             {

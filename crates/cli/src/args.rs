@@ -106,8 +106,8 @@ pub(crate) struct LocalArgs {
     #[arg(long, value_name = "BOOL", default_value_t = true, action = ArgAction::Set, num_args = 0..=1,
           require_equals = true, default_missing_value = "true")]
     pub(crate) watch: bool,
-    /// Listen address of the admin pages (/status, /fleets, /config, /metrics and more), which are unauthenticated
-    #[arg(long, value_name = "IP:PORT")]
+    /// Listen address of the admin pages (/status, /fleets, /config, /metrics and more), a loopback address
+    #[arg(long, value_name = "IP:PORT", value_parser = loopback_address)]
     pub(crate) admin: Option<SocketAddr>,
     /// Output format
     #[arg(short, long, value_enum, default_value = "table")]
@@ -423,6 +423,19 @@ fn secret_name(text: &str) -> Result<NamespacedName, String> {
     })
 }
 
+/// Parses the address of the admin pages.
+fn loopback_address(text: &str) -> Result<SocketAddr, String> {
+    let address: SocketAddr = text
+        .parse()
+        .map_err(|_| "expected IP:PORT, for example 127.0.0.1:8081".to_owned())?;
+    if !address.ip().is_loopback() {
+        let message = "the admin pages show all configuration without authentication, so they need a loopback address, \
+                       for example 127.0.0.1:8081; from elsewhere, reach it with `kubectl port-forward` or `ssh -L`";
+        return Err(message.to_owned());
+    }
+    Ok(address)
+}
+
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory;
@@ -439,6 +452,21 @@ mod tests {
         assert_eq!(secret_name("a/b"), Ok(NamespacedName::new("a", "b")));
         for invalid in ["b", "/b", "a/", "a/b/c", "a/B"] {
             assert!(secret_name(invalid).is_err(), "{invalid}");
+        }
+    }
+
+    #[test]
+    fn admin_pages_need_a_loopback_address() {
+        for good in ["127.0.0.1:0", "127.7.0.1:80", "[::1]:80"] {
+            assert_eq!(loopback_address(good), Ok(good.parse().unwrap()));
+        }
+        for command in [&["local", "."][..], &["serve"]] {
+            let line = [&["sesame"], command, &["--admin", "0.0.0.0:8081"]].concat();
+            let error = Args::try_parse_from(line).unwrap_err().to_string();
+            assert!(error.contains("kubectl port-forward"), "{error}");
+        }
+        for bad in ["", "127.0.0.1", "localhost:80", "10.0.0.1:80", "[::]:80"] {
+            assert!(loopback_address(bad).is_err(), "{bad}");
         }
     }
 

@@ -87,7 +87,6 @@ async fn serve(args: &ServeArgs) -> Result<()> {
     let mut terminate =
         signal(SignalKind::terminate()).context("cannot register a signal handler")?;
     let listener = sidecar::listen(args.port)
-        .await
         .with_context(|| format!("cannot listen on port {}", args.port))?;
     let config = SidecarConfig {
         delay: Duration::from_millis(args.delay_ms),

@@ -1,34 +1,48 @@
 //! Admin pages: health, state and metrics of Sesame.
 //!
-//! In: HTTP requests, on an address that the user chose. Out: JSON, and text for Prometheus. The pages change nothing
-//! and show no private key.
+//! In: HTTP requests, on an address that the user chose. Out: JSON, and text for Prometheus. The pages change nothing,
+//! show no private key and read no request's body.
 
 use std::collections::BTreeSet;
-use std::future::Future;
-use std::io;
+use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
-use axum::extract::{Query, State};
-use axum::http::{StatusCode, header};
+use axum::extract::{Query, Request, State};
+use axum::http::uri::Authority;
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Json, Response};
 use axum::routing::get;
+use hyper_util::service::TowerToHyperService;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use sesame_http::{Limits, MAX_CONNECTIONS};
 use sesame_model::FleetId;
 use sesame_xds as xds;
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
+use tokio_stream::wrappers::TcpListenerStream;
 
+use crate::liveness::Liveness;
 use crate::serve::health::Health;
 use crate::translate::Resources;
 use crate::translator::{Message, TranslatorOutputs, inspect, xds_fleet};
+
+/// The limits of each listener.
+const LIMITS: Limits = Limits {
+    connections: MAX_CONNECTIONS,
+    // Enough for the configuration of a large fleet, over a slow link.
+    duration: Duration::from_secs(60),
+};
 
 /// Sources of the pages.
 #[derive(Clone)]
 pub(crate) struct Pages {
     pub(crate) outputs: TranslatorOutputs,
     pub(crate) translator: mpsc::WeakSender<Message>,
+    pub(crate) liveness: Liveness,
     pub(crate) readiness: Readiness,
 }
 
@@ -41,7 +55,7 @@ pub(crate) enum Readiness {
     Serve(Arc<Health>),
 }
 
-/// All pages.
+/// All pages. They show all configuration, so only requests for a loopback address are served.
 pub(crate) fn pages(pages: Pages) -> Router {
     Router::new()
         .route("/", get(index))
@@ -52,12 +66,13 @@ pub(crate) fn pages(pages: Pages) -> Router {
         .route("/debug/engine", get(engine))
         .with_state(pages.clone())
         .merge(probes(pages))
+        .layer(middleware::from_fn(only_loopback_hosts))
 }
 
 /// The pages for probes and Prometheus. They show no configuration.
 pub(crate) fn probes(pages: Pages) -> Router {
     Router::new()
-        .route("/healthz", get(|| async { "ok\n" }))
+        .route("/healthz", get(healthz))
         .route("/readyz", get(readyz))
         .route("/metrics", get(metrics))
         .with_state(pages)
@@ -70,15 +85,32 @@ pub(crate) fn waiting(reason: String) -> Router {
         .route("/readyz", get(|| async { unavailable(reason) }))
 }
 
-/// Serves until `stop` completes.
-pub(crate) async fn serve(
-    listener: TcpListener,
-    router: Router,
-    stop: impl Future<Output = ()> + Send + 'static,
-) -> io::Result<()> {
-    axum::serve(listener, router)
-        .with_graceful_shutdown(stop)
-        .await
+/// Serves until dropped.
+pub(crate) async fn serve(listener: TcpListener, router: Router) {
+    let incoming = TcpListenerStream::new(listener);
+    sesame_http::serve(incoming, LIMITS, TowerToHyperService::new(router)).await;
+}
+
+/// Rejects requests with another Host. A web page can make the user's browser send them, by resolving its own name to a
+/// loopback address (DNS rebinding).
+async fn only_loopback_hosts(request: Request, next: Next) -> Response {
+    if has_loopback_host(request.headers()) {
+        return next.run(request).await;
+    }
+    let text = "these pages are only served to this machine: the Host must be localhost or a loopback address, such as \
+                127.0.0.1\n";
+    (StatusCode::FORBIDDEN, text).into_response()
+}
+
+fn has_loopback_host(headers: &HeaderMap) -> bool {
+    let host = headers.get(header::HOST);
+    let authority = host.and_then(|host| Authority::try_from(host.as_bytes()).ok());
+    authority.is_some_and(|authority| {
+        let host = authority.host();
+        let ip = host.trim_start_matches('[').trim_end_matches(']');
+        host.eq_ignore_ascii_case("localhost")
+            || ip.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
+    })
 }
 
 async fn index() -> &'static str {
@@ -91,6 +123,14 @@ async fn index() -> &'static str {
      /config?fleet= resources of a fleet, by the namespace/name of its Gateway\n\
      /metrics       metrics for Prometheus\n\
      /debug/engine  sizes of the engine's tables\n"
+}
+
+/// 200 while the translator thread handles messages, otherwise 503. Never waits for it.
+async fn healthz(State(pages): State<Pages>) -> Response {
+    match pages.liveness.failure() {
+        None => "ok\n".into_response(),
+        Some(failure) => unavailable(format!("{failure}\n")),
+    }
 }
 
 async fn readyz(State(pages): State<Pages>) -> Response {
@@ -267,5 +307,42 @@ async fn engine(State(pages): State<Pages>) -> Response {
     match sizes.await {
         Some(value) => Json(value).into_response(),
         None => unavailable("Sesame is shutting down\n".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_loopback_hosts_are_served() {
+        let served = |host: &str| {
+            let headers = HeaderMap::from_iter([(header::HOST, host.parse().unwrap())]);
+            has_loopback_host(&headers)
+        };
+        for host in [
+            "localhost",
+            "LocalHost:8081",
+            "127.0.0.1",
+            "127.7.0.1:8081",
+            "[::1]",
+            "[::1]:8081",
+        ] {
+            assert!(served(host), "{host}");
+        }
+        for host in [
+            "",
+            "evil.example",
+            "localhost.evil.example",
+            "127.0.0.1.evil.example:8081",
+            "localhost@evil.example",
+            "10.0.0.1:8081",
+            "0.0.0.0",
+            "[::]:8081",
+            "a b",
+        ] {
+            assert!(!served(host), "{host}");
+        }
+        assert!(!has_loopback_host(&HeaderMap::new()));
     }
 }

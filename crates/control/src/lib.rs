@@ -15,6 +15,7 @@ mod class;
 pub mod cluster;
 pub mod core;
 pub mod event;
+mod liveness;
 pub mod local;
 mod metrics;
 mod plan;

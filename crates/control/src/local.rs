@@ -24,7 +24,7 @@ use sesame_sources::files::{self, ChangeSet, FilesConfig};
 use sesame_translate::settings::{Mode, Settings};
 use sesame_xds as xds;
 use tempfile::TempDir;
-use tokio::net::{TcpListener, UnixListener};
+use tokio::net::UnixListener;
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
 use tokio_stream::wrappers::UnixListenerStream;
 use tokio_util::sync::CancellationToken;
@@ -35,6 +35,7 @@ use self::runner::LocalRunner;
 use crate::admin;
 use crate::core::Core;
 use crate::event::{EventSender, RunEvent};
+use crate::liveness;
 use crate::metrics::Metrics;
 use crate::running::{Running, Tasks, spawn};
 use crate::status_store::StatusStore;
@@ -73,7 +74,7 @@ pub struct LocalConfig {
     pub envoy_log: Level,
     /// How long an Envoy drains before it exits.
     pub drain: Duration,
-    /// Address of the admin pages; `None` disables them. Port 0 means any free port.
+    /// Address of the admin pages, a loopback address; `None` disables them. Port 0 means any free port.
     pub admin: Option<SocketAddr>,
 }
 
@@ -176,7 +177,7 @@ impl Local {
         let listener = UnixListener::bind(&xds_socket).map_err(StartError::RunDir)?;
         let admin = match config.admin {
             Some(address) => {
-                let listening = TcpListener::bind(address).await;
+                let listening = sesame_http::listen(address);
                 Some(listening.map_err(|reason| StartError::Admin { address, reason })?)
             }
             None => None,
@@ -260,16 +261,15 @@ impl Local {
         spawn(&mut tasks, supervise);
         let admin_address = admin.as_ref().and_then(|admin| admin.local_addr().ok());
         if let Some(listener) = admin {
+            let (liveness, pings) = liveness::start(weak.clone());
+            spawn(&mut tasks, pings);
             let pages = admin::Pages {
                 outputs: outputs.clone(),
                 translator: weak,
+                liveness,
                 readiness: admin::Readiness::Local(running),
             };
-            let serving = stop.clone().cancelled_owned();
-            tasks.spawn(async move {
-                let done = admin::serve(listener, admin::pages(pages), serving).await;
-                done.map_err(RunError::Admin)
-            });
+            spawn(&mut tasks, admin::serve(listener, admin::pages(pages)));
         }
         tasks.spawn(source(to_translator));
 

@@ -3,7 +3,6 @@
 //! In: tasks and the translator thread. Out: the first failure. It must not depend on what the tasks do.
 
 use std::future::Future;
-use std::io;
 
 use sesame_sources::{files, kube};
 use sesame_xds as xds;
@@ -25,9 +24,6 @@ pub enum RunError {
     /// Envoys can no longer be served.
     #[error(transparent)]
     Xds(#[from] xds::ServeError),
-    /// The admin pages can no longer be served.
-    #[error("cannot serve the admin pages: {0}")]
-    Admin(io::Error),
     /// A task ended unexpectedly or panicked: a bug.
     #[error("an internal task ended unexpectedly; please report the output above")]
     Task,

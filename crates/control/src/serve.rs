@@ -69,8 +69,8 @@ pub struct ServeConfig {
     pub leader_election: bool,
     /// Address of the pages for the kubelet and Prometheus; `None` disables them.
     pub probes: Option<SocketAddr>,
-    /// Address of all admin pages; `None` disables them. They show all configuration, but no private keys, to any
-    /// client that can reach them.
+    /// Address of all admin pages, a loopback address; `None` disables them. They show all configuration, but no
+    /// private keys.
     pub admin: Option<SocketAddr>,
 }
 

@@ -314,7 +314,10 @@ async fn admin_pages_show_the_state() {
     })
     .await;
     let admin = run.local.admin().unwrap();
-    let page = async |path: &str| send(admin, &Request::get("admin", path)).await.unwrap();
+    let page = async |path: &str| {
+        let request = Request::get("localhost", path);
+        send(admin, &request).await.unwrap()
+    };
     let envoy = run.envoy(|_| false).await;
     run.ready().await;
     envoy
@@ -347,6 +350,11 @@ async fn admin_pages_show_the_state() {
     assert!(page("/debug/engine").await.json()["rows"].as_u64() > Some(1));
     assert_eq!(page("/problems").await.json(), serde_json::json!([]));
     assert_eq!(page("/nothing").await.status, 404);
+    // By a name that resolves to this address, but isn't localhost.
+    for path in ["/status", "/metrics", "/nothing"] {
+        let request = Request::get("rebound.example", path);
+        assert_eq!(send(admin, &request).await.unwrap().status, 403, "{path}");
+    }
     run.local.shutdown().await;
 }
 

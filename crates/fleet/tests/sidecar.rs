@@ -5,6 +5,8 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use sesame_fleet::kube::sidecar::{self, SidecarConfig};
 use sesame_fleet::local::{
     BootstrapFormat, EnvoySpec, ProcessEvent, ProcessEvents, Supervisor, SupervisorConfig, binary,
@@ -39,6 +41,8 @@ struct Fixture {
     config: SidecarConfig,
     sidecar: SocketAddr,
     serving: JoinHandle<()>,
+    /// Envoy's process ID.
+    pid: i32,
     _dir: TempDir,
 }
 
@@ -68,7 +72,7 @@ impl Fixture {
             concurrency: Some(1),
             admin_socket,
         });
-        ready(&mut events).await;
+        let pid = ready(&mut events).await;
         assert_eq!(get(sidecar, "/ready").await, 200);
         Self {
             supervisor,
@@ -77,6 +81,7 @@ impl Fixture {
             config,
             sidecar,
             serving,
+            pid,
             _dir: dir,
         }
     }
@@ -122,15 +127,20 @@ async fn start(config: &SidecarConfig) -> (SocketAddr, JoinHandle<()>) {
     (address, serving)
 }
 
-async fn ready(events: &mut ProcessEvents) {
+/// Waits until Envoy is ready. Returns its process ID.
+async fn ready(events: &mut ProcessEvents) -> i32 {
     let search = async {
+        let mut started = 0;
         loop {
-            if let ProcessEvent::Ready { .. } = events.recv().await.expect("an event") {
-                return;
+            match events.recv().await.expect("an event") {
+                ProcessEvent::Started { pid, .. } => started = pid,
+                ProcessEvent::Ready { .. } => return started,
+                _ => {}
             }
         }
     };
-    timeout(TIMEOUT, search).await.expect("ready in time");
+    let pid = timeout(TIMEOUT, search).await.expect("ready in time");
+    pid.try_into().expect("a process ID")
 }
 
 async fn send_request(client: &mut TcpStream) {
@@ -366,6 +376,38 @@ async fn a_drain_ends_when_envoy_exits() {
         .await
         .unwrap();
     assert_eq!(drain_status(drained).await, 200);
+    fixture.end().await;
+}
+
+#[tokio::test]
+async fn envoy_is_alive_during_a_drain_and_until_it_hangs() {
+    let fixture = Fixture::new(TIMEOUT * 10, TIMEOUT * 10).await;
+    assert_eq!(get(fixture.sidecar, "/live").await, 200);
+    let drained = fixture.stop().await;
+    assert_eq!(get(fixture.sidecar, "/live").await, 200);
+    assert_eq!(get(fixture.sidecar, "/ready").await, 503);
+    drained.abort();
+
+    let envoy = Pid::from_raw(fixture.pid);
+    kill(envoy, Signal::SIGSTOP).unwrap();
+    assert_eq!(get(fixture.sidecar, "/live").await, 503);
+    kill(envoy, Signal::SIGCONT).unwrap();
+    assert_eq!(get(fixture.sidecar, "/live").await, 200);
+    fixture.end().await;
+}
+
+/// The probes of a busy pod, and of one that is under attack.
+#[tokio::test]
+async fn probes_are_served_while_slow_clients_are_connected() {
+    let fixture = Fixture::new(Duration::ZERO, TIMEOUT * 10).await;
+    let mut slow = Vec::new();
+    for _ in 0..600 {
+        let mut stream = TcpStream::connect(fixture.sidecar).await.unwrap();
+        stream.write_all(b"GET /drai").await.unwrap();
+        slow.push(stream);
+    }
+    assert_eq!(get(fixture.sidecar, "/live").await, 200);
+    assert_eq!(get(fixture.sidecar, "/ready").await, 200);
     fixture.end().await;
 }
 

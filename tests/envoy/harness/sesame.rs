@@ -195,7 +195,7 @@ impl Sesame {
 
     /// A page of its admin server as JSON.
     pub(crate) async fn page(&self, path: &str) -> Result<Value> {
-        let response = send(self.admin, &Request::get("admin", path)).await?;
+        let response = send(self.admin, &Request::get("localhost", path)).await?;
         ensure!(
             response.status == 200,
             "{path} responds with {}",

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::{ArgAction, ValueHint};
 use sesame_api::NamespacedName;
 
-use super::{IngressArgs, LogFormat, LogLevel, RouteShards, namespaced_name};
+use super::{IngressArgs, LogFormat, LogLevel, RouteShards, loopback_address, namespaced_name};
 
 /// `sesame serve`.
 #[derive(Debug, clap::Args)]
@@ -74,8 +74,8 @@ pub(crate) struct ServeArgs {
     /// Listen address of /healthz, /readyz and /metrics
     #[arg(long, value_name = "IP:PORT", default_value = "0.0.0.0:8080")]
     pub(crate) probes: SocketAddr,
-    /// Listen address of the admin pages (/status, /fleets, /config and more), which are unauthenticated
-    #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:8081")]
+    /// Listen address of the admin pages (/status, /fleets, /config and more), a loopback address
+    #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:8081", value_parser = loopback_address)]
     pub(crate) admin: SocketAddr,
     /// Elect a leader among the replicas; if false, this replica always leads
     #[arg(long, value_name = "BOOL", default_value_t = true, action = ArgAction::Set, num_args = 0..=1,

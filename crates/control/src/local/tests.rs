@@ -1,3 +1,4 @@
+use sesame_testkit::client::{Request, Response, send};
 use tokio::sync::oneshot;
 
 use super::*;
@@ -27,7 +28,8 @@ async fn start<F>(source: impl FnOnce(mpsc::Sender<Message>) -> F) -> Local
 where
     F: Future<Output = Result<(), RunError>> + Send + 'static,
 {
-    let config = LocalConfig::new(FilesConfig::new([PathBuf::from("unused")]), "unused");
+    let mut config = LocalConfig::new(FilesConfig::new([PathBuf::from("unused")]), "unused");
+    config.admin = Some(SocketAddr::from(([127, 0, 0, 1], 0)));
     Local::start_with(config, source).await.unwrap().0
 }
 
@@ -37,7 +39,7 @@ async fn a_failed_source_is_reported_even_if_the_translator_ends_first() {
     let mut local = start(|translator| async move {
         drop(translator);
         let _ = wait.await;
-        Err(RunError::Admin(io::Error::other("on purpose")))
+        Err(RunError::Task)
     })
     .await;
     // The thread ends before the source returns its error.
@@ -49,7 +51,7 @@ async fn a_failed_source_is_reported_even_if_the_translator_ends_first() {
         .unwrap();
     fail.send(()).unwrap();
     let error = local.failed().await;
-    assert!(matches!(error, RunError::Admin(_)), "{error:?}");
+    assert!(matches!(error, RunError::Task), "{error:?}");
     local.shutdown().await;
 }
 
@@ -66,5 +68,37 @@ async fn a_translator_panic_is_reported_by_every_call() {
         let error = local.failed().await;
         assert!(matches!(error, RunError::Translator), "{error:?}");
     }
+    local.shutdown().await;
+}
+
+#[tokio::test]
+async fn healthz_fails_once_the_translator_has_panicked() {
+    let (fail, wait) = oneshot::channel::<()>();
+    let local = start(|translator| async move {
+        let _ = wait.await;
+        let panic = Message::Inspect(Box::new(|_| panic!("on purpose")));
+        let _ = translator.send(panic).await;
+        translator.closed().await;
+        Ok(())
+    })
+    .await;
+    let healthz = async || -> Response {
+        let request = Request::get("localhost", "/healthz");
+        send(local.admin().unwrap(), &request).await.unwrap()
+    };
+    assert_eq!(healthz().await.status, 200);
+    fail.send(()).unwrap();
+    let failed = async {
+        loop {
+            let response = healthz().await;
+            if response.status == 503 {
+                return response;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    let response = tokio::time::timeout(Duration::from_secs(10), failed).await;
+    let text = response.unwrap().body;
+    assert_eq!(&text[..], b"the translator thread has ended\n");
     local.shutdown().await;
 }

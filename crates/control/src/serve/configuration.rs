@@ -83,11 +83,11 @@ pub async fn await_configuration(
     let listener = TcpListener::bind(address).await;
     let listener = listener.map_err(|reason| ConfigurationError::Listen { address, reason })?;
     let message = format!("waiting for SesameConfiguration {name}; the log says why\n");
-    let pages = admin::serve(listener, admin::waiting(message), std::future::pending());
+    let pages = admin::serve(listener, admin::waiting(message));
     tokio::select! {
         found = waiting => Ok(found),
-        // It serves for ever, and the configuration doesn't depend on it.
-        _ = pages => unreachable!("the pages are served until the future is dropped"),
+        // The pages are served until the future is dropped.
+        found = async { pages.await; std::future::pending().await } => Ok(found),
     }
 }
 

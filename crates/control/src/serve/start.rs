@@ -32,6 +32,7 @@ use crate::admin::{self, Pages, Readiness};
 use crate::cluster::{self, ClusterError};
 use crate::core::Core;
 use crate::event::EventSender;
+use crate::liveness;
 use crate::metrics::{Metrics, ReplicaMetrics};
 use crate::runner::FleetRunner;
 use crate::running::{RunError, Running, Tasks};
@@ -106,9 +107,9 @@ impl Serve {
     pub async fn start(config: ServeConfig) -> Result<Self, StartError> {
         let begin = Instant::now();
         let client = client(&config).await?;
-        let discovery = listen("--xds", config.xds).await?;
-        let probes = listen_if("--probes", config.probes).await?;
-        let admin = listen_if("--admin", config.admin).await?;
+        let discovery = listen("--xds", config.xds)?;
+        let probes = listen_if("--probes", config.probes)?;
+        let admin = listen_if("--admin", config.admin)?;
         let local_address = |listener: &Option<TcpListener>| {
             let listener = listener.as_ref();
             listener.and_then(|listener| listener.local_addr().ok())
@@ -255,9 +256,12 @@ impl Serve {
             // An Envoy that connects before its fleet is published waits for it.
             async move { Ok(registry.serve_tls(discovery, &identity, serving).await?) }
         });
+        let (liveness, pings) = liveness::start(weak_translator.clone());
+        spawner.spawn(pings);
         let pages = Pages {
             outputs,
             translator: weak_translator,
+            liveness,
             readiness: Readiness::Serve(health),
         };
         for (listener, router) in [
@@ -265,11 +269,7 @@ impl Serve {
             (admin, admin::pages(pages)),
         ] {
             if let Some(listener) = listener {
-                let serving = stop.clone().cancelled_owned();
-                spawner.tasks.spawn(async move {
-                    let done = admin::serve(listener, router, serving).await;
-                    done.map_err(RunError::Admin)
-                });
+                spawner.spawn(admin::serve(listener, router));
             }
         }
         Ok(Self {
@@ -291,21 +291,20 @@ async fn forward_failures(mut failures: PodServiceFailures, translator: mpsc::We
     }
 }
 
-async fn listen(flag: &'static str, address: SocketAddr) -> Result<TcpListener, StartError> {
-    let listening = TcpListener::bind(address).await;
-    listening.map_err(|reason| StartError::Listen {
+fn listen(flag: &'static str, address: SocketAddr) -> Result<TcpListener, StartError> {
+    sesame_http::listen(address).map_err(|reason| StartError::Listen {
         flag,
         address,
         reason,
     })
 }
 
-async fn listen_if(
+fn listen_if(
     flag: &'static str,
     address: Option<SocketAddr>,
 ) -> Result<Option<TcpListener>, StartError> {
     match address {
-        Some(address) => Ok(Some(listen(flag, address).await?)),
+        Some(address) => Ok(Some(listen(flag, address)?)),
         None => Ok(None),
     }
 }

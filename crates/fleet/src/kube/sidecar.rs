@@ -1,10 +1,11 @@
-//! The sidecar of each Envoy: serves the readiness probe, and drains Envoy before its pod stops.
+//! The sidecar of each Envoy: serves its probes, and drains it before its pod stops.
 //!
 //! In: requests from the kubelet, and Envoy's admin interface. Out: responses. Must not depend on the API server or on
 //! Envoy's configuration.
 //!
 //! Endpoints on a TCP port that is open to the network and read-only:
 //!
+//! - `GET /live`, the liveness probe: 200 while Envoy's admin interface responds, else 503.
 //! - `GET /ready`, the readiness probe: 200 while Envoy has its listeners and isn't draining, else 503.
 //! - `GET /drained`, the `preStop` hook of Envoy's container: responds when the drain is over, so that Envoy gets
 //!   SIGTERM only after that. 409 if no drain starts soon.
@@ -103,13 +104,10 @@ impl Shared {
 ///
 /// # Errors
 /// The port is in use.
-pub async fn listen(port: u16) -> io::Result<TcpListener> {
-    let bind = |ip: IpAddr| TcpListener::bind(SocketAddr::new(ip, port));
-    match bind(Ipv6Addr::UNSPECIFIED.into()).await {
-        Ok(listener) => Ok(listener),
-        // The pod has no IPv6.
-        Err(_) => bind(Ipv4Addr::UNSPECIFIED.into()).await,
-    }
+pub fn listen(port: u16) -> io::Result<TcpListener> {
+    let bind = |ip: IpAddr| sesame_http::listen(SocketAddr::new(ip, port));
+    // The pod may have no IPv6.
+    bind(Ipv6Addr::UNSPECIFIED.into()).or_else(|_| bind(Ipv4Addr::UNSPECIFIED.into()))
 }
 
 /// Serves until dropped.

@@ -1,4 +1,4 @@
-//! A fleet's pods: Envoy, and a sidecar for its readiness probe and graceful shutdown.
+//! A fleet's pods: Envoy, and a sidecar for its probes and graceful shutdown.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -103,8 +103,17 @@ fn envoy(common: &Common<'_>) -> Value {
         "env": env,
         // The response is sent when the drain is over; the kubelet sends SIGTERM only after that.
         "lifecycle": { "preStop": { "httpGet": { "path": "/drained", "port": port, "scheme": "HTTP" } } },
-        // No liveness probe: the kubelet restarts a crashed Envoy anyway, and a probe would kill a busy Envoy along
-        // with all its connections.
+        // The sidecar asks Envoy's admin interface, which is exempt from overload actions and the limit on connections.
+        // A restart drops all connections and isn't urgent, since the readiness probe diverts new ones within seconds:
+        // only two minutes without a response mean that Envoy hangs, not that it is busy.
+        "livenessProbe": {
+            "httpGet": { "path": "/live", "port": port, "scheme": "HTTP" },
+            "periodSeconds": 10,
+            "timeoutSeconds": 5,
+            "failureThreshold": 12,
+            // A hung Envoy ignores SIGTERM, so there is no drain to wait for.
+            "terminationGracePeriodSeconds": 10,
+        },
         "readinessProbe": {
             "httpGet": { "path": "/ready", "port": port, "scheme": "HTTP" },
             "periodSeconds": 1,

@@ -228,6 +228,7 @@ fn the_sidecar_port_avoids_listener_ports() {
             desired_of(spec).objects[&ObjectKind::Deployment]["spec"]["template"]["spec"].clone();
         let envoy = &pod["containers"][0];
         let port = envoy["readinessProbe"]["httpGet"]["port"].clone();
+        assert_eq!(envoy["livenessProbe"]["httpGet"]["port"], port);
         assert_eq!(envoy["lifecycle"]["preStop"]["httpGet"]["port"], port);
         let args = pod["initContainers"][0]["args"].as_array().unwrap();
         assert!(args.contains(&json!(port.to_string())), "{args:?}");
@@ -253,6 +254,18 @@ fn changed_files_replace_the_pods() {
     };
     assert_ne!(template(&after), template(&before));
     assert_ne!(template(&later), template(&after));
+}
+
+/// A restart of an Envoy drops its connections.
+#[test]
+fn only_an_envoy_that_hangs_for_minutes_fails_its_liveness_probe() {
+    let pod =
+        desired_of(&all_parameters()).objects[&ObjectKind::Deployment]["spec"]["template"]["spec"]
+            .clone();
+    let probe = &pod["containers"][0]["livenessProbe"];
+    let number = |field: &str| probe[field].as_u64().unwrap();
+    assert!(number("periodSeconds") * number("failureThreshold") >= 60);
+    assert!(number("timeoutSeconds") >= 5);
 }
 
 #[test]

@@ -1,4 +1,7 @@
 //! The sidecar's HTTP server.
+//!
+//! A flood of requests closes the oldest connections, also that of a `/drained` that waits, which ends that pod's drain
+//! early. Without this, a flood would starve the probes, and all pods would get no requests and be restarted.
 
 use std::convert::Infallible;
 use std::io;
@@ -8,29 +11,23 @@ use std::time::Duration;
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
-use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
-use hyper_util::rt::{TokioIo, TokioTimer};
+use sesame_http::{Limits, MAX_CONNECTIONS};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
-use tokio::sync::Semaphore;
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
+use tokio_stream::Stream;
+use tokio_stream::wrappers::{TcpListenerStream, UnixListenerStream};
 
 use super::{Shared, Stage};
-
-/// Concurrent connections per interface; further connections wait.
-const MAX_CONNECTIONS: usize = 256;
-
-/// The timeout for the headers of a request.
-const HEADER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How long `/drained` waits for a drain to start. The kubelet runs both hooks at the same time, but the one that
 /// starts the drain must first start a process.
 const DRAIN_START_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// The delay after a failed accept, usually because too many files are open.
-const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
+/// How much longer than a drain its request may take: the wait for its start, and requests to Envoy.
+const DRAIN_MARGIN: Duration = Duration::from_secs(60);
 
 type HttpResponse = Response<BoxBody<Bytes, hyper::Error>>;
 
@@ -45,50 +42,41 @@ enum Interface {
 
 /// Serves requests on the TCP port.
 pub(super) async fn network(listener: TcpListener, shared: Arc<Shared>) {
-    let permits = Arc::new(Semaphore::new(MAX_CONNECTIONS));
-    loop {
-        let accepted = listener.accept().await.map(|(stream, _)| stream);
-        accept(accepted, Interface::Network, &shared, &permits).await;
-    }
+    serve(
+        TcpListenerStream::new(listener),
+        Interface::Network,
+        &shared,
+    )
+    .await;
 }
 
 /// Serves requests on the control socket.
 pub(super) async fn control(listener: UnixListener, shared: Arc<Shared>) {
-    let permits = Arc::new(Semaphore::new(MAX_CONNECTIONS));
-    loop {
-        let accepted = listener.accept().await.map(|(stream, _)| stream);
-        accept(accepted, Interface::Control, &shared, &permits).await;
-    }
+    serve(
+        UnixListenerStream::new(listener),
+        Interface::Control,
+        &shared,
+    )
+    .await;
 }
 
-/// Serves a connection on a separate task, once a permit is free.
-async fn accept<S>(
-    accepted: io::Result<S>,
+async fn serve<S>(
+    incoming: impl Stream<Item = io::Result<S>>,
     interface: Interface,
     shared: &Arc<Shared>,
-    permits: &Arc<Semaphore>,
 ) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    // The semaphore is never closed.
-    let (Ok(stream), Ok(permit)) = (accepted, Arc::clone(permits).acquire_owned().await) else {
-        return sleep(ACCEPT_RETRY_DELAY).await;
+    let limits = Limits {
+        connections: MAX_CONNECTIONS,
+        duration: shared.config.delay + shared.config.timeout + DRAIN_MARGIN,
     };
     let shared = Arc::clone(shared);
-    tokio::spawn(async move {
-        let service = service_fn(move |request| {
-            let shared = Arc::clone(&shared);
-            async move { Ok::<_, Infallible>(respond(interface, &request, &shared).await) }
-        });
-        // A broken connection is not an error.
-        let _ = http1::Builder::new()
-            .timer(TokioTimer::new())
-            .header_read_timeout(HEADER_TIMEOUT)
-            .keep_alive(false)
-            .serve_connection(TokioIo::new(stream), service)
-            .await;
-        drop(permit);
+    let service = service_fn(move |request: Request<Incoming>| {
+        let shared = Arc::clone(&shared);
+        async move { Ok::<_, Infallible>(respond(interface, &request, &shared).await) }
     });
+    sesame_http::serve(incoming, limits, service).await;
 }
 
 async fn respond(
@@ -97,6 +85,7 @@ async fn respond(
     shared: &Arc<Shared>,
 ) -> HttpResponse {
     match (interface, request.method(), request.uri().path()) {
+        (Interface::Network, &Method::GET, "/live") => live(shared).await,
         (Interface::Network, &Method::GET, "/ready") => ready(shared).await,
         (Interface::Network, &Method::GET, "/drained") => drained(shared).await,
         (Interface::Network, &Method::GET, "/metrics") => metrics(shared).await,
@@ -105,6 +94,13 @@ async fn respond(
             plain(StatusCode::OK, "draining")
         }
         _ => plain(StatusCode::NOT_FOUND, "not found"),
+    }
+}
+
+async fn live(shared: &Shared) -> HttpResponse {
+    match shared.admin.responds().await {
+        Ok(()) => plain(StatusCode::OK, "alive"),
+        Err(error) => plain(StatusCode::SERVICE_UNAVAILABLE, &error.to_string()),
     }
 }
 
