@@ -14,6 +14,7 @@ use sesame_api::{Object, ObjectKey};
 mod backend;
 mod backend_tls;
 mod backend_traffic;
+mod configuration;
 mod filter;
 mod gateway;
 mod grant;
@@ -92,6 +93,7 @@ pub fn sets() -> BoxedStrategy<Set> {
         prop::collection::vec(http_proxy::http_proxy(), 0..6).boxed(),
         prop::collection::vec(http_proxy::delegation(), 0..2).boxed(),
         prop::collection::vec(http_proxy::extension_service(), 0..2).boxed(),
+        prop::collection::vec(configuration::configuration(), 0..3).boxed(),
         prop::collection::vec(ingress::ingress(), 0..5).boxed(),
         prop::collection::vec(ingress::class(), 0..3).boxed(),
         prop::option::weighted(0.02, prop::sample::select(route::crowds()))
@@ -144,6 +146,7 @@ pub fn objects() -> BoxedStrategy<Value> {
         5 => http_proxy::http_proxy(),
         1 => http_proxy::delegation(),
         1 => http_proxy::extension_service(),
+        1 => configuration::configuration(),
         4 => ingress::ingress(),
         1 => ingress::class(),
     ]

@@ -7,7 +7,7 @@ use super::filter::listener_filter;
 use super::json::{
     Json, any_number, any_of, dedup, just, list, may, mostly, must, record, unique_list,
 };
-use super::{backend_tls, pool};
+use super::{backend_tls, configuration, pool};
 
 /// A class for each name: ours, ours but not accepted, or another controller's. Rarely, the controllers are swapped.
 pub(super) fn class() -> Json {
@@ -302,10 +302,11 @@ fn address() -> Json {
 }
 
 fn infrastructure() -> Json {
-    let parameters = json!({"group": "example.net", "kind": "Parameters", "name": "p"});
+    let other = json!({"group": "example.net", "kind": "Parameters", "name": "p"});
+    let parameters = prop_oneof![3 => configuration::reference(), 1 => just(other)];
     record(vec![
         ("labels", may(0.5, just(json!({"a": "b"})))),
-        ("parametersRef", may(0.5, just(parameters))),
+        ("parametersRef", may(0.5, parameters.boxed())),
     ])
 }
 
