@@ -1,5 +1,6 @@
 //! SesameConfigurations: changes apply without a restart and without failed requests.
 
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -68,27 +69,28 @@ async fn ports_of_the_default_fleet_move_with_listeners_and_redirects() {
     let (_backends, services) = backends(&["a"]).await;
     let (fleet, folder) = configured("", &(services + &proxy(&identity))).await;
     let request = Request::get("web.test", "/");
+    let ip = fleet.http.ip();
     let offset = fleet.http.port() - 80;
-    let moved = |port: u16| std::net::SocketAddr::new(fleet.http.ip(), port + offset);
-    let location = |port: u16| format!("https://web.test:{}/", port + offset);
-    eventually("requests are redirected", async || {
-        let found = Connect::plain().send(fleet.http, &request).await?;
-        ensure!(found.header("location") == location(443), "{found:?}");
-        Ok(())
-    })
-    .await;
-    folder.replace(
-        FILE,
-        &configuration("defaultPorts: {http: 8081, https: 8444}"),
+    let redirects = async |http: SocketAddr, https: SocketAddr| {
+        let location = format!("https://web.test:{}/", https.port());
+        eventually(&format!("redirects to {location}"), async || {
+            let found = Connect::plain().send(http, &request).await?;
+            ensure!(found.header("location") == location, "{found:?}");
+            Ok(())
+        })
+        .await;
+    };
+    redirects(fleet.http, fleet.https).await;
+    let [http, https] = free_ports(ip, offset);
+    let ports = format!(
+        "defaultPorts: {{http: {}, https: {}}}",
+        http.port() - offset,
+        https.port() - offset
     );
-    eventually("requests are redirected to the other port", async || {
-        let found = Connect::plain().send(moved(8081), &request).await?;
-        ensure!(found.header("location") == location(8444), "{found:?}");
-        Ok(())
-    })
-    .await;
+    folder.replace(FILE, &configuration(&ports));
+    redirects(http, https).await;
     let tls = Connect::tls("web.test");
-    let response = tls.send(moved(8444), &request).await.expect("a response");
+    let response = tls.send(https, &request).await.expect("a response");
     assert_eq!(response.status, 200, "{response:?}");
     eventually("the previous port is closed", async || {
         let closed = Connect::plain().send(fleet.http, &request).await.is_err();
@@ -96,6 +98,13 @@ async fn ports_of_the_default_fleet_move_with_listeners_and_redirects() {
         Ok(())
     })
     .await;
+}
+
+/// Two free ports of an address, a thousand above an offset.
+fn free_ports(ip: IpAddr, offset: u16) -> [SocketAddr; 2] {
+    let ports = (offset + 1000..).map(|port| SocketAddr::new(ip, port));
+    let mut free = ports.filter(|address| TcpListener::bind(address).is_ok());
+    [(); 2].map(|()| free.next().expect("a free port"))
 }
 
 /// Each field of the sections that a local run applies or checks, with a valid and an invalid value.
