@@ -179,19 +179,24 @@ impl Classes {
     }
 }
 
-async fn list(
-    client: &Client,
-    kind: Kind,
-    namespace: Option<&str>,
-) -> Result<Vec<Object>, ClusterError> {
+/// The API resource of a kind.
+pub(crate) fn resource(kind: Kind) -> ApiResource {
     let (group, version) = kind.api_version().split_once('/').unwrap_or(("", "v1"));
-    let resource = ApiResource {
+    ApiResource {
         group: group.to_owned(),
         version: version.to_owned(),
         api_version: kind.api_version().to_owned(),
         kind: kind.as_str().to_owned(),
         plural: kind.plural().to_owned(),
-    };
+    }
+}
+
+async fn list(
+    client: &Client,
+    kind: Kind,
+    namespace: Option<&str>,
+) -> Result<Vec<Object>, ClusterError> {
+    let resource = resource(kind);
     let api: Api<DynamicObject> = match namespace {
         Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
         None => Api::all_with(client.clone(), &resource),

@@ -28,7 +28,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::running::Running;
 
-pub use self::configuration::{ConfigurationError, await_configuration};
+pub use self::configuration::await_configuration;
 pub use self::server_identity::UNMANAGED_SECRET;
 pub use self::start::StartError;
 pub use crate::running::RunError;

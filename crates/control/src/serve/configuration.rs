@@ -4,22 +4,22 @@
 //! the replica does; later changes arrive like those of other objects.
 
 use std::collections::BTreeSet;
-use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind};
-use sesame_api::{DecodeError, Kind, NamespacedName, Object, SesameConfiguration};
+use kube::api::{Api, DynamicObject};
+use sesame_api::{Kind, NamespacedName, Object, SesameConfiguration};
 use sesame_sources::change::Change;
 use sesame_sources::files::{self, ChangeSet, FilesConfig};
 use sesame_translate::configuration;
 use sesame_translate::settings::Settings;
-use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 
+use super::StartError;
+use super::start;
 use crate::admin;
-use crate::cluster::{self, ClusterError};
+use crate::cluster;
 use crate::streams::send;
 use crate::translator::Message;
 
@@ -28,22 +28,6 @@ const INTERVAL: Duration = Duration::from_secs(1);
 
 /// Capacity of the queue of changes of a file.
 const CHANGES: usize = 2;
-
-/// Why a replica can't wait for its configuration.
-#[derive(Debug, thiserror::Error)]
-pub enum ConfigurationError {
-    /// No API server is configured.
-    #[error(transparent)]
-    Cluster(#[from] ClusterError),
-    /// The address of the pages can't be bound.
-    #[error("--probes {address}: {reason}; choose another address or port")]
-    Listen {
-        /// The address.
-        address: SocketAddr,
-        /// The cause.
-        reason: io::Error,
-    },
-}
 
 /// Waits until a SesameConfiguration exists and is valid. `/healthz` and `/readyz` answer at `probes` meanwhile.
 ///
@@ -54,7 +38,7 @@ pub async fn await_configuration(
     name: &NamespacedName,
     started: &Settings,
     probes: Option<SocketAddr>,
-) -> Result<SesameConfiguration, ConfigurationError> {
+) -> Result<SesameConfiguration, StartError> {
     let client = cluster::client(cluster::connect(kubeconfig).await?)?;
     let waiting = async {
         let mut logged = None;
@@ -77,11 +61,9 @@ pub async fn await_configuration(
             tokio::time::sleep(INTERVAL).await;
         }
     };
-    let Some(address) = probes else {
+    let Some(listener) = start::listen_if("--probes", probes)? else {
         return Ok(waiting.await);
     };
-    let listener = TcpListener::bind(address).await;
-    let listener = listener.map_err(|reason| ConfigurationError::Listen { address, reason })?;
     let message = format!("waiting for SesameConfiguration {name}; the log says why\n");
     let pages = admin::serve(listener, admin::waiting(message));
     tokio::select! {
@@ -93,9 +75,7 @@ pub async fn await_configuration(
 
 /// Reads the object, or says why it can't be read.
 async fn read(client: &kube::Client, name: &NamespacedName) -> Result<SesameConfiguration, String> {
-    let kind = Kind::SesameConfiguration;
-    let group_kind = GroupVersionKind::gvk(kind.group(), kind.versions()[0], kind.as_str());
-    let resource = ApiResource::from_gvk_with_plural(&group_kind, kind.plural());
+    let resource = cluster::resource(Kind::SesameConfiguration);
     let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), &name.namespace, &resource);
     let found = match api.get(&name.name).await {
         Ok(found) => found,
@@ -108,7 +88,7 @@ async fn read(client: &kube::Client, name: &NamespacedName) -> Result<SesameConf
     match Object::decode_admitted(value) {
         Ok(Some(Object::SesameConfiguration(found))) => Ok(*found),
         Ok(_) => Err("its version isn't supported".to_owned()),
-        Err(DecodeError { message, .. }) => Err(format!("it is invalid: {message}")),
+        Err(error) => Err(format!("it is invalid: {error}")),
     }
 }
 

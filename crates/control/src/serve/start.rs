@@ -299,7 +299,7 @@ fn listen(flag: &'static str, address: SocketAddr) -> Result<TcpListener, StartE
     })
 }
 
-fn listen_if(
+pub(super) fn listen_if(
     flag: &'static str,
     address: Option<SocketAddr>,
 ) -> Result<Option<TcpListener>, StartError> {

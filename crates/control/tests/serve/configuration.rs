@@ -1,11 +1,42 @@
 //! The SesameConfiguration of an instance.
 
+use std::fs;
+
 use serde_json::{Value, json};
+use sesame_api::{Object, SesameConfiguration};
+use sesame_control::files::{self, FilesConfig};
+use sesame_control::serve::{ContourCompat, Serve, await_configuration};
+use sesame_control::{Mode, Settings, configured_settings};
 use sesame_xds::ResourceType::Listener;
 
 use crate::rig::{Rig, condition};
 
+fn settings(of: &SesameConfiguration) -> Settings {
+    configured_settings(&Settings::new(Mode::Managed), of).unwrap()
+}
+
 impl Rig {
+    /// A replica of Sesame that waits for its SesameConfiguration.
+    async fn configured_replica(&self, name: &str, configuration: &str) -> Serve {
+        let kubeconfig = self.path("kubeconfig");
+        let started = Settings::new(Mode::Managed);
+        let name_of = self.name(configuration);
+        let found = await_configuration(Some(&kubeconfig), &name_of, &started, None).await;
+        let settings = settings(&found.unwrap());
+        self.start(name, ContourCompat::Off, settings, None).await
+    }
+
+    /// A replica of Sesame with the SesameConfiguration in a file.
+    async fn replica_with_file(&self, name: &str, file: &str) -> Serve {
+        let path = self.path(file);
+        let objects = files::load(&FilesConfig::new([&path])).objects;
+        let [Object::SesameConfiguration(found)] = &objects[..] else {
+            panic!("{objects:?}");
+        };
+        self.start(name, ContourCompat::Off, settings(found), Some(path))
+            .await
+    }
+
     async fn configuration(&self, spec: Value) {
         let object = json!({"metadata": {"name": "own"}, "spec": spec});
         self.apply("sesameconfigurations", object).await;
@@ -119,5 +150,44 @@ async fn an_instance_waits_for_its_configuration_and_follows_it() {
         .await;
     rig.until_configured("True", "False").await;
     listens("80").await;
+    replica.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_instance_follows_the_file_with_its_configuration() {
+    const FILE: &str = "sesame.yaml";
+    let configuration = |class: &str| {
+        json!({
+            "apiVersion": "projectsesame.io/v1alpha1",
+            "kind": "SesameConfiguration",
+            "metadata": {"name": "file"},
+            "spec": {"envoy": {}, "ingress": {"classNames": [class]}},
+        })
+        .to_string()
+    };
+    let rig = Rig::new().await;
+    rig.service("shop").await;
+    rig.proxy_of_class("ours", "ours").await;
+    rig.proxy_of_class("other", "other").await;
+    let write = |text: &str| fs::write(rig.path(FILE), text).unwrap();
+    write(&configuration("ours"));
+    let replica = rig.replica_with_file("one", FILE).await;
+    rig.until("the first class is served", async || {
+        rig.is_valid("ours").await
+    })
+    .await;
+    assert!(!rig.is_valid("other").await);
+    // An invalid version changes nothing.
+    write("kind: [");
+    rig.proxy_of_class("more", "ours").await;
+    rig.until("the first class is still served", async || {
+        rig.is_valid("more").await
+    })
+    .await;
+    write(&configuration("other"));
+    rig.until("the other class is served", async || {
+        rig.is_valid("other").await
+    })
+    .await;
     replica.shutdown().await;
 }

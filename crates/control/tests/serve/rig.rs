@@ -12,9 +12,9 @@ use kube::{Api, Client};
 use serde_json::{Value, json};
 use sesame_api::NamespacedName;
 use sesame_control::cluster::{ClusterError, Scope, status_store};
-use sesame_control::serve::{ContourCompat, Envoys, Serve, ServeConfig, await_configuration};
+use sesame_control::serve::{ContourCompat, Envoys, Serve, ServeConfig};
 use sesame_control::status_store::StatusStore;
-use sesame_control::{INGRESS_CLASS, Mode, Settings, Sharding, configured_settings};
+use sesame_control::{INGRESS_CLASS, Mode, Settings, Sharding};
 use sesame_testkit::api_server::{ApiServer, Channel};
 use sesame_testkit::certs::client_config_as;
 use sesame_testkit::client::{Request, send};
@@ -387,21 +387,28 @@ impl Rig {
 
     /// A replica of Sesame, which may read Contour's objects.
     pub(crate) async fn replica_beside_contour(&self, name: &str, contour: ContourCompat) -> Serve {
-        self.start(name, contour, Settings::new(Mode::Managed))
+        self.start(name, contour, Settings::new(Mode::Managed), None)
             .await
     }
 
-    /// A replica of Sesame that waits for a SesameConfiguration.
-    pub(crate) async fn configured_replica(&self, name: &str, configuration: &str) -> Serve {
-        let settings = Settings::new(Mode::Managed);
-        let kubeconfig = self.files.path().join("kubeconfig");
-        let configuration = NamespacedName::new(self.namespace.as_str(), configuration);
-        let found = await_configuration(Some(&kubeconfig), &configuration, &settings, None).await;
-        let settings = configured_settings(&settings, &found.unwrap()).unwrap();
-        self.start(name, ContourCompat::Off, settings).await
+    /// The path of a file of this test; `kubeconfig` is one.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.files.path().join(name)
     }
 
-    async fn start(&self, name: &str, contour: ContourCompat, settings: Settings) -> Serve {
+    /// The name of an object in the test's namespace.
+    pub(crate) fn name(&self, name: &str) -> NamespacedName {
+        NamespacedName::new(self.namespace.as_str(), name)
+    }
+
+    /// A replica of Sesame with these settings.
+    pub(crate) async fn start(
+        &self,
+        name: &str,
+        contour: ContourCompat,
+        settings: Settings,
+        configuration_file: Option<PathBuf>,
+    ) -> Serve {
         let local: SocketAddr = "127.0.0.1:0".parse().unwrap();
         let config = ServeConfig {
             kubeconfig: Some(self.files.path().join("kubeconfig")),
@@ -409,7 +416,7 @@ impl Rig {
             replica: name.to_owned(),
             watch_namespaces: Some(vec![self.namespace.clone()]),
             settings,
-            configuration_file: None,
+            configuration_file,
             contour,
             envoys: Envoys::Managed {
                 envoy_image: "envoy:test".to_owned(),

@@ -486,6 +486,22 @@ fn a_recreated_object_starts_over() {
 }
 
 #[test]
+fn jobs_have_the_name_of_the_controller_at_their_start() {
+    let mut fixture = leading();
+    fixture.queue = Queue::new(OURS.into(), 4, Duration::ZERO);
+    fixture.queue.set_leading(true, fixture.now);
+    fixture.set_live(&route("a"), live(1, 1));
+    fixture.set_desired(&route("a"), 1, "");
+    assert_eq!(&*fixture.expect_start(&route("a")).controller, OURS);
+    fixture.written(&route("a"), 2);
+    fixture.queue.set_controller("example.com/other".into());
+    fixture.set_desired(&route("a"), 1, "changed");
+    fixture.wait(1000);
+    let job = fixture.expect_start(&route("a"));
+    assert_eq!(&*job.controller, "example.com/other");
+}
+
+#[test]
 fn our_entries_without_a_desired_status_are_removed_once_statuses_are_complete() {
     let mut fixture = leading();
     fixture.queue = Queue::new(OURS.into(), 4, Duration::ZERO);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use sesame_api::condition::configuration::{ACCEPTED, PROGRAMMED};
 use sesame_api::{
-    Condition, ConditionStatus, ConditionsStatus, ConfigurationSpec, Gateway, GatewayClass, Kind,
+    Condition, ConditionStatus, ConditionsStatus, ConfigurationSpec, Gateway, GatewayClass,
     ObjectKey, ObjectStatus, SubCondition,
 };
 use sesame_engine::{Builder, Index, Reader, Table};
@@ -39,33 +39,25 @@ pub(crate) fn statuses(b: &mut Builder, inputs: &Inputs) -> Table<ObjectKey, Obj
     let users = Users {
         classes: b.index(
             inputs.gateway_classes,
-            "gateway_classes by configuration",
+            "gateway_classes by parameters",
             |_, class: &GatewayClass| {
                 let reference = class.spec.parameters_ref.as_ref();
-                let reference = reference
-                    .filter(|reference| reference.known_kind() == Some(Kind::SesameConfiguration));
-                let key = reference.and_then(|reference| {
-                    let namespace = reference.namespace.as_ref()?;
-                    Some(ObjectKey::new(
-                        Kind::SesameConfiguration,
-                        namespace.clone(),
-                        reference.name.clone(),
-                    ))
+                let key = reference.and_then(|of| {
+                    let namespace = of.namespace.clone()?;
+                    Some(ObjectKey::new(of.known_kind()?, namespace, of.name.clone()))
                 });
                 Vec::from_iter(key)
             },
         ),
         gateways: b.index(
             inputs.gateways,
-            "gateways by configuration",
+            "gateways by parameters",
             |_, gateway: &Gateway| {
                 let infrastructure = gateway.spec.infrastructure.as_ref();
                 let reference = infrastructure.and_then(|of| of.parameters_ref.as_ref());
-                let reference = reference
-                    .filter(|reference| reference.known_kind() == Some(Kind::SesameConfiguration));
-                let key = reference.map(|reference| {
+                let key = reference.and_then(|of| {
                     let namespace = gateway.meta.namespace.clone();
-                    ObjectKey::new(Kind::SesameConfiguration, namespace, reference.name.clone())
+                    Some(ObjectKey::new(of.known_kind()?, namespace, of.name.clone()))
                 });
                 Vec::from_iter(key)
             },
