@@ -23,8 +23,9 @@ use super::{ChangeSet, FilesConfig};
 const POLL_SHARE: u32 = 50;
 const EVENT_SHARE: u32 = 4;
 
-/// A save often causes several events. It is complete if no more follow for this long.
-const QUIET: Duration = Duration::from_millis(5);
+/// A save often causes several events. It is complete if no more follow for this long. Short, since each change waits for
+/// it: [`FileSet`] copes with a save that takes longer.
+const QUIET: Duration = Duration::from_millis(1);
 
 /// The same after a write to a file that is still open.
 const QUIET_WHILE_OPEN: Duration = Duration::from_millis(50);
