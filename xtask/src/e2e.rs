@@ -173,18 +173,31 @@ fn rights(scene: &Scene, all: bool) -> Result<String> {
 
 /// Diagnostics of a failure.
 fn diagnostics(scene: &Scene) -> String {
-    let questions: [&[&str]; 2] = [
-        &["gateways,httproutes,deployments,daemonsets,services,pods"],
-        &["events", "--field-selector", "type=Warning"],
+    let states = "-o=jsonpath={range .items[*]}{.metadata.name}: \
+                  {range .status.containerStatuses[?(@.ready==false)]}{.name} {.state}, {.restartCount} restarts; {end}{'\\n'}{end}";
+    let questions: [&[&str]; 4] = [
+        &[
+            "get",
+            "gateways,httproutes,deployments,daemonsets,services,pods",
+        ],
+        &["get", "events", "--field-selector", "type=Warning"],
+        &["get", "pods", states],
+        &[
+            "logs",
+            "--selector=projectsesame.io/fleet",
+            "--all-containers",
+            "--prefix",
+            "--tail=10",
+        ],
     ];
     let responses = questions.map(|question| {
-        let get = ["-n", shop::NAMESPACE, "get"];
-        let response = scene.kubectl(&[&get, question].concat());
+        let response = scene.kubectl(&[&["-n", shop::NAMESPACE], question].concat());
         response.unwrap_or_else(|error| format!("{error:#}"))
     });
+    // What the test itself needed comes last, since logs of runs are often cut at the start.
     format!(
         "{}\n{}",
-        responses.join("\n"),
-        install::state(&scene.cluster)
+        install::state(&scene.cluster),
+        responses.join("\n")
     )
 }
