@@ -1,4 +1,4 @@
-//! Envoy accepts rarely used terms of the model, in a configuration without xDS.
+//! Envoy accepts rarely used features of the model, in a configuration without xDS.
 
 use std::fs;
 use std::process::Command;
@@ -64,7 +64,7 @@ fn key(settings: ConnectionSettings) -> ClusterKey {
     }
 }
 
-/// The cluster with its endpoints inside.
+/// The cluster with inline endpoints.
 fn cluster(key: &ClusterKey, protocol: Protocol) -> Value {
     let policy = key.policy.as_ref().expect("a policy");
     let cluster = Cluster {
@@ -211,7 +211,7 @@ fn forwarding(cluster: &ClusterKey) -> Route {
     route
 }
 
-/// Limits with all kinds of entries, by a service in this cluster.
+/// Rate limits with all kinds of entries, enforced by a service in this cluster.
 fn global_rate(cluster: &ClusterKey) -> Arc<GlobalRate> {
     let header = HeaderMatch {
         name: "x-tier".to_owned(),

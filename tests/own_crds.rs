@@ -46,7 +46,7 @@ fn examples() -> Vec<Value> {
     objects
 }
 
-/// Changes to the example of a kind: what is set where, and the field that is then invalid, if any. Null removes a field.
+/// Changes to a kind's example: the field, its value (null removes it), and the field that becomes invalid, if any.
 fn samples() -> Vec<(&'static str, &'static str, Value, Option<&'static str>)> {
     let proxy = |pointer: &'static str, value: Value, wrong: Option<&'static str>| {
         ("HTTPProxy", pointer, value, wrong)
@@ -504,7 +504,7 @@ async fn the_api_server_accepts_and_rejects_the_same_objects_as_api() {
             _ => false,
         };
         if !agrees {
-            wrong.push(format!("{shown}: the API server says {theirs:?}"));
+            wrong.push(format!("{shown}: the API server returned {theirs:?}"));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));

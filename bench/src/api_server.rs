@@ -123,7 +123,7 @@ pub(crate) fn run(settings: &Settings) -> Result<Vec<Figure>> {
     let green = rig.backend(GREEN, apart::BACKENDS)?;
     let backends = [blue.address(), green.address()];
     let port = match settings.proxies {
-        // That of HTTPProxies; the Gateway shares it.
+        // The port of HTTPProxies, shared by the Gateway.
         true => 80,
         false => rig::free_port()?,
     };

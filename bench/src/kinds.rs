@@ -1,9 +1,9 @@
-//! `kinds`: changes of each kind of route, compared with HTTPRoutes, and of one child in a tree of HTTPProxies.
+//! `kinds`: changes to each kind of route, compared with HTTPRoutes, and to one child in a tree of HTTPProxies.
 //!
 //! `sesame local` serves many routes of one kind, each with its own host, server name or port. Rounds alternate
 //! between adding a route and removing it. A new route is timed from writing its file to its first response. CPU time
-//! and bytes are those of both changes, with everything that follows. Another client asks for the other routes
-//! throughout. The tree has one host; a round changes the routes of the last child twice.
+//! and bytes cover both changes and everything that follows. Another client requests the other routes throughout. The
+//! tree has one host; a round changes the routes of the last child twice.
 
 mod client;
 mod site;
@@ -27,7 +27,7 @@ use crate::rig;
 
 /// The name of the only backend.
 const BACKEND: &str = "blue";
-/// The file with the route that comes and goes.
+/// The file with the route that is added and removed.
 const NEW: &str = "new.yaml";
 /// Pause between changes, so that all processes become idle.
 const REST: Duration = Duration::from_millis(60);
@@ -39,9 +39,9 @@ const PACE: Duration = Duration::from_micros(200);
 const OTHERS: Duration = Duration::from_millis(5);
 /// Time limit for a change.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// The highest ratio to HTTPRoutes.
+/// Target for the ratio to HTTPRoutes.
 const TARGET: f64 = 1.2;
-/// The highest number of milliseconds until a changed child is served, and of Sesame's CPU time for it.
+/// Target in milliseconds until a changed child is served, and for Sesame's CPU time per change.
 const CHILD: [f64; 2] = [8.0, 2.0];
 
 /// Kinds of routes.
@@ -80,7 +80,7 @@ impl Kind {
     }
 }
 
-/// What was measured for a kind.
+/// Measurements of a kind.
 struct Measured {
     added: Samples,
     /// Per change.
@@ -166,7 +166,7 @@ fn measure(settings: &Settings, kind: Kind, endpoint: SocketAddr) -> Result<Meas
     })
 }
 
-/// Asks for one route after the other; returns the numbers of requests and of wrong responses.
+/// Requests one route after another; returns the numbers of requests and wrong responses.
 fn ask_for_others(kind: Kind, count: usize, stop: &AtomicBool) -> Result<(usize, usize)> {
     let mut client = Client::new(kind)?;
     let (mut requests, mut wrong) = (0, 0);

@@ -1,8 +1,8 @@
 //! `listeners`: HTTPS listeners that many ListenerSets add to one Gateway.
 //!
-//! Each set has one listener, for a host of its own, and several HTTPRoutes. A further set comes and goes, and the
-//! certificate of one listener is replaced. A change is timed from writing its file to the first handshake, or response,
-//! that shows it. Clients keep connections to some of the hosts open throughout.
+//! Each set has one listener, for its own host, and several HTTPRoutes. Another set is added and removed, and the
+//! certificate of one listener is replaced. A change is timed from writing its file to the first handshake or response
+//! that reflects it. Clients keep connections to some of the hosts open throughout.
 
 use std::net::SocketAddr;
 use std::thread;
@@ -27,17 +27,17 @@ const ADDRESS_OF_HTTPS: SocketAddr = SocketAddr::new(ADDRESS, 10_443);
 const ROUTES: usize = 16;
 /// Sets per file.
 const IN_A_FILE: usize = 10;
-/// Number of changes of each sort.
+/// Number of changes of each kind.
 const ROUNDS: usize = 20;
 /// Number of connections that stay open.
 const OPEN: usize = 16;
 /// The Service of all routes.
 const SERVICE: &str = "all";
-/// The Secret of all listeners but one, and the Secret of the remaining one, for host 0.
+/// The Secret shared by all listeners except that of host 0, and the Secret of host 0.
 const SECRETS: [&str; 2] = ["shared", "own"];
 /// The file with the Secret of host 0.
 const OWN: &str = "own.yaml";
-/// The file with the set that comes and goes.
+/// The file with the set that is added and removed.
 const NEW: &str = "new.yaml";
 /// Time between two handshakes.
 const PACE: Duration = Duration::from_millis(1);
@@ -222,7 +222,7 @@ impl Clients {
         Ok(response.status == 200)
     }
 
-    /// Whether a host shows this certificate.
+    /// Whether a host presents this certificate.
     fn shows(&mut self, index: usize, identity: &Identity) -> Result<bool> {
         use base64::Engine as _;
         let connection = self.connect(index)?;

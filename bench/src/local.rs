@@ -35,7 +35,7 @@ pub(crate) struct Local {
     envoy: u32,
 }
 
-/// What Sesame and its Envoy have used since their start.
+/// Resources used by Sesame and its Envoy since their start.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Used {
     /// CPU time of Sesame, in milliseconds.
@@ -47,7 +47,7 @@ pub(crate) struct Used {
 }
 
 impl Used {
-    /// The difference to an earlier measurement, per change.
+    /// The difference from an earlier measurement, per change.
     pub(crate) fn since(self, before: Self, changes: usize) -> Self {
         let per_change = |after: f64, before: f64| (after - before) / changes as f64;
         Self {
@@ -133,7 +133,7 @@ impl Local {
         machine::memory(Some(self.envoy))
     }
 
-    /// What it has used so far.
+    /// The resources used so far.
     pub(crate) fn used(&self) -> Result<Used> {
         let admin = SocketAddr::new(ADDRESS, ADMIN);
         let page = Probe::connect(admin)?.get_path("localhost", "/metrics")?;

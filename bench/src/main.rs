@@ -89,9 +89,9 @@ enum Group {
     Rss,
     /// Envoy's CPU time per request
     Throughput,
-    /// Changes of each kind of route, compared with HTTPRoutes
+    /// Changes to each kind of route, compared with HTTPRoutes
     Kinds,
-    /// TCP connections and UDP sessions that are open during changes
+    /// TCP connections and UDP sessions that stay open during changes
     Sessions,
     /// Rotation of the CA that BackendTLSPolicies share
     Policies,

@@ -1,8 +1,8 @@
 //! `policies`: rotation of a CA that many BackendTLSPolicies share.
 //!
-//! Each policy is for a Service with a route of its own. The ConfigMap with the CA gets a second CA certificate and loses
-//! it again. The certificate of one further backend is issued by the second CA, so its route responds only in between.
-//! Another client asks for the other routes throughout.
+//! Each policy targets a Service with its own route. A second CA certificate is added to the ConfigMap and removed again.
+//! That CA issued the certificate of one more backend, whose route responds only in between. Another client requests the
+//! other routes throughout.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -147,7 +147,7 @@ fn authorities(all: &[&Authority]) -> [Value; 1] {
     })]
 }
 
-/// Asks for one route after the other; returns the numbers of requests and of failures.
+/// Requests one route after another; returns the numbers of requests and failures.
 fn ask_for_others(address: SocketAddr, count: usize, stop: &AtomicBool) -> Result<(usize, usize)> {
     let mut probe = Probe::connect(address)?;
     let (mut requests, mut failed) = (0, 0);

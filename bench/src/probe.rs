@@ -121,7 +121,8 @@ impl Probe {
 }
 
 fn open(address: SocketAddr) -> Result<TcpStream> {
-    let stream = TcpStream::connect(address).with_context(|| format!("connecting to {address}"))?;
+    let stream =
+        TcpStream::connect(address).with_context(|| format!("cannot connect to {address}"))?;
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;

@@ -25,20 +25,20 @@ use crate::rig;
 const SERVER: &str = "echo";
 const TCP: u16 = 9000;
 const UDP: u16 = 5300;
-/// The port of the route that comes and goes.
+/// The port of the route that is added and removed.
 const OTHER: u16 = 9001;
 /// Time for a change to take effect.
 const REST: Duration = Duration::from_millis(50);
 /// Time limit for an answer.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Datagrams can get lost.
+/// Number of attempts to exchange a datagram, which may be lost.
 const ATTEMPTS: u32 = 5;
 /// Number of connections and sessions that are used after each change.
 const SAMPLE: usize = 100;
-/// Files for a TCP connection and a UDP session: the client's, and the server's for the connection. Envoy's process needs as
-/// many.
+/// Open files per TCP connection and UDP session: two of the client, and one of the TCP server. Envoy's process needs
+/// as many.
 const FILES: u64 = 3;
-/// Open files of other purposes.
+/// Open files for other purposes.
 const SPARE: u64 = 1_000;
 
 pub(crate) fn run(settings: &Settings) -> Result<Vec<Figure>> {
@@ -88,12 +88,12 @@ pub(crate) fn run(settings: &Settings) -> Result<Vec<Figure>> {
     Ok(vec![
         lost("TCP connections", tcp),
         lost("UDP sessions", udp),
-        Figure::new("memory of Envoy with all of them", Unit::Mebibytes, memory),
+        Figure::new("memory of Envoy with all open", Unit::Mebibytes, memory),
     ])
 }
 
-/// Raises the limit of open files, which Envoy inherits, to its maximum; returns how many TCP connections, and as many UDP
-/// sessions, it allows.
+/// Raises the limit of open files, which Envoy inherits, to its maximum; returns the number of TCP connections, each
+/// with a UDP session, that it allows.
 fn allowed(count: usize) -> Result<usize> {
     let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
     setrlimit(Resource::RLIMIT_NOFILE, hard, hard)?;
@@ -208,7 +208,7 @@ impl Clients {
         Ok(clients)
     }
 
-    /// Uses some of them, different ones for each round.
+    /// Uses some of them, different ones in each round.
     async fn use_some(&mut self, round: usize) {
         let count = self.tcp.len();
         let step = count.div_ceil(SAMPLE);

@@ -19,11 +19,11 @@ const START: Duration = Duration::from_secs(60);
 /// Time limit for shutting down Sesame and its Envoy.
 const END: Duration = Duration::from_secs(30);
 
-/// A folder that `sesame local` serves, and how.
+/// A folder for `sesame local`, and its settings.
 pub(crate) struct Example {
     /// The folder.
     pub(crate) folder: &'static str,
-    /// Added to the ports of the objects, for those below 1024.
+    /// Added to the objects' ports if some are below 1024.
     pub(crate) port_offset: u16,
     /// Ports of Envoy, without TLS and with it.
     pub(crate) ports: (u16, u16),

@@ -38,7 +38,7 @@ pub(crate) async fn run(gateway: &Gateway) -> bool {
             status(secure, "/blog/drafts", 403).await,
         ),
         report(
-            "path of no team",
+            "path without a team",
             "GET https://www.example.com/other",
             status(secure, "/other", 404).await,
         ),
@@ -70,7 +70,7 @@ Ctrl-C stops everything.
     );
 }
 
-/// Sends a request, with TLS to the port that has it.
+/// Sends a request, over TLS if the port requires it.
 async fn send(address: SocketAddr, host: &str, path: &str) -> Result<Response> {
     let connect = match address.port() == INGRESS.ports.1 {
         true => Connect::tls(host),

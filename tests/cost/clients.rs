@@ -1,4 +1,4 @@
-//! Validation of clients' certificates.
+//! Client certificate validation.
 
 use sesame_testkit::certs::Authority;
 

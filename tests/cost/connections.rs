@@ -1,4 +1,4 @@
-//! Routes of connections. A port's listener is one resource, so routes must not change it.
+//! TLSRoutes. A port's listener is one resource, so routes must not change it.
 
 use serde_json::{Value, json};
 use sesame_api::Kind;

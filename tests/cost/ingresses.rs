@@ -94,7 +94,7 @@ fn a_path_changes_only_its_own_host() {
         &with(&[INGRESS, HOST, BACKEND, &[("backend uses", 1), ("hosts", 1)]]),
         &[&cluster, &endpoints, table],
     );
-    // One of another class costs only the check of its class.
+    // An Ingress of another class costs only the check of its class.
     costs(
         &mut world,
         vec![upsert(with_class(

@@ -456,7 +456,7 @@ fn gateways(world: &mut World) {
     }
 }
 
-/// A set's listener affects only the hosts that it covers, although they share a port with all others.
+/// A ListenerSet's listener affects only the hosts that it covers, although all hosts share a port.
 fn listener_sets(world: &mut World) {
     let set = json!({
         "apiVersion": "gateway.networking.k8s.io/v1",
@@ -497,7 +497,7 @@ fn listener_sets(world: &mut World) {
     );
 }
 
-/// The status with an assigned port reruns only what reads it.
+/// Writing an assigned port to the status reruns only the keys that read it.
 fn assigned_ports(world: &mut World) {
     let set = |port: Option<u16>| {
         let mut set = json!({

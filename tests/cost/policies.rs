@@ -164,7 +164,7 @@ pub(crate) fn client_certificates(world: &mut World) {
         both("plain", &service_name(6)),
     ]);
 
-    // The Gateway gets a certificate: another cluster replaces the one that it shared.
+    // The Gateway gets a certificate: a new cluster replaces the one it shared.
     gateway["spec"]["tls"] = json!({"backend": {"clientCertificateRef": {"name": "client"}}});
     let of_gateway: &[(&str, usize)] = &[
         ("gateway creation time", 1),

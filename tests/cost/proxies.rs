@@ -133,7 +133,7 @@ fn a_route_of_a_flat_proxy_changes_only_its_own_host() {
         &with(&[PROXY, HOST, &[("http_proxy host", 1)]]),
         &[&format!("-{cluster}"), &format!("-{endpoints}"), table],
     );
-    // One of another class costs only the check of its class.
+    // An HTTPProxy of another class costs only the check of its class.
     let mut theirs = flat(ONE, &own);
     theirs["metadata"]["name"] = "theirs".into();
     theirs["spec"]["ingressClassName"] = "theirs".into();

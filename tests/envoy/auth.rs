@@ -1,6 +1,6 @@
-//! ExternalAuth filters of routes: what the services get, what clients and backends get, failures, and changes.
+//! ExternalAuth filters of routes: requests to services and backends, responses to clients, failures, and changes.
 //!
-//! An echoing backend is a service over HTTP: it permits what it responds to with 200.
+//! An echo backend serves as an HTTP authorization service: it permits a request by responding with 200.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -19,12 +19,12 @@ use crate::harness::{
 
 const HOST: &str = "a.example.com";
 
-/// An ExternalAuth filter over HTTP by the Service `service`, with further fields of `http`, such as `path: /a`.
+/// An ExternalAuth filter that calls the Service `service` over HTTP, with fields of `http`, such as `path: /a`.
 pub(crate) fn http(service: &str, fields: &str) -> String {
     external_auth(&format!("protocol: HTTP, http: {{{fields}}}"), service)
 }
 
-/// An ExternalAuth filter over gRPC, with the fields of `grpc`.
+/// An ExternalAuth filter that calls the Service `service` over gRPC, with fields of `grpc`.
 pub(crate) fn grpc(service: &str, fields: &str) -> String {
     external_auth(&format!("protocol: GRPC, grpc: {{{fields}}}"), service)
 }
@@ -47,7 +47,7 @@ fn rule(path: &str, filters: &[String], backend: &str) -> String {
     format!("filters: [{}], {}", filters.join(", "), at(path, backend))
 }
 
-/// A service over gRPC, and its Service with port 80.
+/// A gRPC authorization service, and its Service with port 80.
 pub(crate) async fn auth_server(
     name: &str,
     decide: impl Fn(&str) -> Decision + Send + Sync + 'static,
@@ -63,7 +63,7 @@ pub(crate) fn pair(name: &str, value: &str) -> (String, String) {
     (name.to_owned(), value.to_owned())
 }
 
-/// The headers that the backend got.
+/// The headers that the backend received.
 fn headers(response: &Response) -> Value {
     response.json()["headers"].clone()
 }
@@ -137,7 +137,7 @@ async fn an_http_service_gets_the_request_and_decides() {
     check(
         sesame.at(8080),
         &[
-            // Only 200 permits; the service's own errors are failures of the check.
+            // Only 200 permits a request; the service's 5xx responses count as failed checks.
             (HOST, "/status/201", "201"),
             (HOST, "/status/500", "503"),
             (HOST, "/open", "a"),
@@ -387,7 +387,7 @@ async fn requests_fail_if_the_service_fails() {
         rule("/empty", &[http("empty", "")], "a"),
         rule("/refusing", &[http("refusing", "")], "a"),
         rule("/grpc", &[grpc("refusing", "")], "a"),
-        // It speaks HTTP/2, but not this service.
+        // It speaks HTTP/2, but doesn't implement this gRPC service.
         rule("/wrong", &[grpc("auth", "")], "a"),
         rule("/", &[http("auth", "")], "a"),
     ];

@@ -1,6 +1,6 @@
-//! External authorization of HTTPProxies: what the services get, what routes say about it, and failures.
+//! External authorization of HTTPProxies: requests to the services, overrides by routes, and failures.
 //!
-//! An echoing backend is a service over HTTP: it permits what it responds to with 200.
+//! An echo backend serves as an HTTP authorization service: it permits a request by responding with 200.
 
 use std::net::SocketAddr;
 
@@ -13,7 +13,7 @@ use crate::auth::pair;
 use crate::backend_tls::{authorities, authority};
 use crate::harness::{DefaultFleet, backends, becomes, check, service};
 
-/// An ExtensionService for the Service with its name, with further fields.
+/// An ExtensionService for the Service of the same name, with further fields.
 fn extension(name: &str, fields: &str) -> String {
     format!(
         "apiVersion: projectsesame.io/v1alpha1\nkind: ExtensionService\nmetadata: {{name: {name}}}\nspec:\n  \
@@ -34,7 +34,7 @@ fn route(path: &str, fields: &str) -> String {
     format!("  - {{conditions: [{{prefix: {path}}}], services: [{{name: a, port: 80}}]{fields}}}\n")
 }
 
-/// A service over gRPC that denies paths with `denied`, and its Service `grpc`.
+/// A gRPC authorization service that denies paths containing `denied`, and its Service `grpc`.
 async fn grpc() -> (AuthServer, String) {
     let any = SocketAddr::from(([127, 0, 0, 1], 0));
     let server = AuthServer::start(any, |request| match request.path.contains("denied") {

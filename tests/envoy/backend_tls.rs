@@ -38,7 +38,7 @@ pub(crate) fn authorities(name: &str, of: &[&Authority]) -> String {
     )
 }
 
-/// A policy for the Service with its name. `validation` is given as its fields.
+/// A policy for the Service of the same name. `validation` is given as its fields.
 pub(crate) fn policy(service: &str, validation: &str) -> String {
     format!(
         "apiVersion: gateway.networking.k8s.io/v1\nkind: BackendTLSPolicy\nmetadata: {{name: {service}}}\nspec:\n  \
@@ -269,7 +269,7 @@ pub(crate) async fn load(
     let done = Cell::new(false);
     let requests = async {
         let mut sent = 0;
-        // On a busy machine, the changes may be done before.
+        // On a busy machine, the changes may finish first.
         while !done.get() || sent < REQUESTS {
             let response = kept.send(&request).await.expect("a response");
             assert_eq!(response.status, 200, "{response:?}");
@@ -324,12 +324,12 @@ async fn a_ca_is_rotated_without_a_failed_request() {
         }
     };
     load(address, sesame.open().await, changes).await;
-    // The last CA is the only one: the other backend is rejected.
+    // Only the old backend's CA is trusted: the new backend is rejected.
     sesame.folder().replace("service.yaml", &endpoints(&new));
     becomes(address, HOST, "/", "503").await;
 }
 
-/// A changed policy updates the cluster in place; a port's policy replaces the Service's, with another cluster.
+/// A changed policy updates the cluster in place; a port's policy replaces the Service's and creates another cluster.
 #[tokio::test]
 async fn policies_change_without_a_failed_request() {
     let ca = authority();

@@ -1,4 +1,4 @@
-//! The client certificate that a Gateway presents to its backends: to which ones, rotation, and failing closed.
+//! The client certificate that a Gateway presents to its backends: choice of backends, rotation, and failing closed.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -38,7 +38,7 @@ fn client(authority: &Authority, name: &str) -> Identity {
     authority.issue(&names).expect("a certificate")
 }
 
-/// The client certificate that the backend got, as base64.
+/// The client certificate that the backend received, as base64.
 async fn presented(address: SocketAddr, path: &str) -> anyhow::Result<Value> {
     let response = Connect::plain()
         .send(address, &Request::get(HOST, path))
@@ -110,7 +110,7 @@ async fn each_gateway_presents_its_own_certificate_to_backends_with_a_policy() {
     let sesame =
         Sesame::serving(|_| vec![("all.yaml", objects + &route("a", &names, &[HOST], &rules))])
             .await;
-    // What the backends respond if they require a certificate, and if they only request it: a foreign one is rejected.
+    // Responses of backends that require a certificate, and of those that only request one: both reject a foreign one.
     let expected = [
         ("requires", "requests", Some(&first)),
         ("requires", "requests", Some(&second)),
@@ -224,7 +224,7 @@ async fn all_kinds_of_routes_and_listeners_present_the_certificate() {
     assert!(plain.requests().iter().all(|request| request.tls.is_none()));
 }
 
-/// Sesame with the Gateway `web`, a route to the backend for which it has a policy, and the Secret `own`.
+/// Sesame with the Gateway `web`, a route to a backend with a policy, and the Secret `own`.
 async fn with_secret(ca: &Authority, backend: &Backend, own: &Identity) -> Sesame {
     let objects = authorities("ca", &[ca])
         + &service("s", &[backend.address()])

@@ -1,4 +1,4 @@
-//! Validation of clients' certificates: by port, in both modes, with invalid and rotated CAs.
+//! Client certificate validation: by port, in both modes, with invalid and rotated CAs.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, SystemTime};
@@ -15,7 +15,7 @@ use crate::harness::{
 
 const HOST: &str = "a.example.com";
 
-/// The Gateway `web` with these settings for clients: the default's fields, and those of ports.
+/// The Gateway `web` with these client validation settings: the fields of the default, and those of ports.
 fn validating(
     ip: IpAddr,
     default: &str,
@@ -219,7 +219,7 @@ async fn the_chain_of_a_client_has_at_most_32_kib() {
     }
 }
 
-/// It also shows that clients can't forge the header in which proxies pass certificates on.
+/// Clients also can't forge the header in which proxies forward certificates.
 #[tokio::test]
 async fn insecure_fallback_asks_for_certificates_and_accepts_all_clients() {
     let (_backends, services) = backends(&["a"]).await;
@@ -329,7 +329,7 @@ async fn without_a_valid_ca_connections_are_refused_and_other_ports_serve() {
     assert_eq!(accepted.expect("a condition").status, "True");
 }
 
-/// A change of the CAs applies to new handshakes, whatever sessions a client has, and closes no connection.
+/// A CA rotation applies to new handshakes, even if a client offers a session, and closes no connection.
 #[tokio::test]
 async fn rotated_cas_apply_to_new_connections_and_keep_open_ones() {
     let (_backends, services) = backends(&["a"]).await;
@@ -376,7 +376,7 @@ async fn rotated_cas_apply_to_new_connections_and_keep_open_ones() {
     }
 }
 
-/// A client offers its sessions by server name, whichever port they are from.
+/// Clients store sessions by server name, so they may offer one from another port.
 #[tokio::test]
 async fn sessions_are_not_resumed_on_other_ports() {
     let (_backends, services) = backends(&["a"]).await;

@@ -100,7 +100,7 @@ async fn ports_of_the_default_fleet_move_with_listeners_and_redirects() {
     .await;
 }
 
-/// Two free ports of an address, a thousand above an offset.
+/// Two free ports of an address, from 1,000 above the offset.
 fn free_ports(ip: IpAddr, offset: u16) -> [SocketAddr; 2] {
     let ports = (offset + 1000..).map(|port| SocketAddr::new(ip, port));
     let mut free = ports.filter(|address| TcpListener::bind(address).is_ok());
@@ -226,7 +226,7 @@ async fn valid_and_invalid_changes_of_every_field_fail_no_request() {
             if problems.contains("SesameConfiguration") {
                 return Ok(());
             }
-            // What the schema can't express is in the status.
+            // The status reports violations that the schema can't express.
             let status = fleet.sesame.status("SesameConfiguration", "sesame").await?;
             ensure!(
                 status.to_string().contains("InvalidField"),

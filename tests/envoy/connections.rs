@@ -188,7 +188,7 @@ async fn the_most_specific_listener_then_hostname_then_oldest_route_wins() {
         + &tls_route("exact", "any", "a.example.com", "2026-01-03")
         + &tls_route("late", "any", "a.example.com", "2026-01-04")
         + &tls_route("any", "any", "x.deep.example.com", "2026-01-01")
-        // Both have the listener's hostname in common with it: the more specific original wins, though younger.
+        // Both have the same intersection with the listener: the more specific hostname wins, although it is younger.
         + &tls_route("deep", "deep", "*.example.com", "2026-01-01")
         + &tls_route("narrow", "deep", "*.deep.example.com", "2026-01-02")
         + &services;
@@ -200,7 +200,7 @@ async fn the_most_specific_listener_then_hostname_then_oldest_route_wins() {
         ("b.example.com", "wild"),
         ("b.a.example.com", "wild"),
         ("x.deep.example.com", "narrow"),
-        // Only a more specific listener without a route covers it.
+        // The most specific listener for it has no route.
         ("empty.example.com", "no response"),
         ("example.com", "no response"),
         ("example.org", "no response"),
@@ -274,7 +274,7 @@ async fn connections_stay_open_while_other_routes_change() {
     }
 }
 
-/// The destination of connections is a resource of its own, so a route that gets another backend closes none of its own
+/// The destination of connections is a resource of its own, so changing a route's backend doesn't close the route's
 /// connections either.
 #[tokio::test]
 async fn connections_stay_open_while_their_own_route_changes() {

@@ -31,7 +31,7 @@ async fn echo(name: &'static str) -> String {
 /// A client's session with a UDP port.
 struct Session {
     socket: UdpSocket,
-    /// The number of datagrams.
+    /// The number of datagrams sent.
     sent: u32,
 }
 
@@ -43,7 +43,7 @@ impl Session {
         Self { socket, sent: 0 }
     }
 
-    /// The name of the server that answers. Any datagram can get lost, so it sends several, within ten seconds.
+    /// The name of the server that answers. Datagrams can get lost, so several are sent within ten seconds.
     async fn answer(&mut self) -> Result<String> {
         for _ in 0..10 {
             self.sent += 1;
@@ -75,7 +75,7 @@ impl Session {
     }
 }
 
-/// A new session's server becomes this one.
+/// Waits until new sessions go to this server.
 async fn becomes(address: SocketAddr, expected: &str) {
     eventually(expected, async || {
         let name = Session::with(address).await.answer().await?;
@@ -147,7 +147,7 @@ async fn sessions_survive_changes_and_leave_endpoints_that_are_gone() {
     becomes(address, "b").await;
     session.stays("a").await;
 
-    // An older route that has the endpoint too.
+    // An older route with the same endpoint.
     folder.write(
         "old.yaml",
         &created(

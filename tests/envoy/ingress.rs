@@ -82,7 +82,7 @@ async fn path_types_and_hosts_select_the_backend() {
             ("a.example.com", "/v12/x", "regex"),
             ("a.example.com", "/v/x", "wild"),
             ("a.example.com", "/gone", "503"),
-            // A star stands for one label.
+            // A wildcard matches exactly one label.
             ("b.example.com", "/", "wild"),
             ("B.Example.COM:80", "/", "wild"),
             ("a.b.example.com", "/", "404"),
@@ -144,11 +144,11 @@ async fn hosts_with_tls_are_served_with_and_without_it() {
     let mut wrong = Vec::new();
     for (host, path, expected) in [
         ("a.example.com", "/app", "a"),
-        // Of another Ingress, without a certificate of its own.
+        // A path of another Ingress, which has no certificate.
         ("a.example.com", "/other", "other"),
         ("a.example.com", "/", "default"),
         ("b.example.com", "/", "wild"),
-        // A wildcard stands for one label, also for the default backend.
+        // A wildcard matches exactly one label, also for the default backend.
         ("a.b.example.com", "/", "404"),
         ("bare.example.org", "/", "default"),
         ("plain.org", "/", "no response"),

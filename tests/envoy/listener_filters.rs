@@ -93,7 +93,7 @@ async fn selects_the_route_after_all_checks(shards: &str) {
         },
     })
     .await;
-    // The second service gets what the first one sets, and sets it anew.
+    // The second service receives the header that the first one sets, and replaces it.
     let second = http(
         "second",
         "allowedHeaders: [x-order, x-echo-set-header], allowedResponseHeaders: [x-order]",
@@ -137,17 +137,17 @@ async fn selects_the_route_after_all_checks(shards: &str) {
         assert_eq!(requests.len(), 1, "{requests:?}");
         assert_eq!(requests[0].header("x-order"), Some(order));
     }
-    // A denial ends it; a changed Host has no effect.
+    // After a denial, the second service is not called; a changed Host has no effect.
     assert_eq!(sesame.send(&request("/denied")).await.status, 403);
     assert_eq!(backends[2].count(), 1);
     let response = sesame.ask_well(&request("/host")).await;
     assert_eq!(response.backend(), "gold");
     assert_eq!(response.json()["host"], Value::from("a.example.com"));
-    // Routes' checks deny requests that the listener's have permitted.
+    // A route's check can deny a request that the listener's checks have permitted.
     assert_eq!(sesame.send(&request("/status/401")).await.status, 401);
 }
 
-/// The service permits these requests without setting the header, so nothing but its removal changes them.
+/// The service permits these requests without setting the header, so the gateway must remove the client's own.
 #[tokio::test]
 async fn a_client_cannot_select_a_route_by_a_header_of_the_service() {
     let (_backends, services) = backends(&["admin", "usual", "auth"]).await;
@@ -159,7 +159,7 @@ async fn a_client_cannot_select_a_route_by_a_header_of_the_service() {
     becomes(address, "a.example.com", "/", "usual").await;
     let forged = Request::get("a.example.com", "/").header("x-tenant", "admin");
     assert_eq!(sesame.ask_well(&forged).await.backend(), "usual");
-    // The service sets it.
+    // The service sets the header.
     let set = "/?set-header=x-tenant:admin";
     becomes(address, "a.example.com", set, "admin").await;
 }

@@ -150,7 +150,7 @@ async fn adding_or_removing_a_set_keeps_connections_of_other_sets_open() {
     sesame.folder().write("b.yaml", &objects("b"));
     becomes("b", "b").await;
     assert_eq!(kept.send(&request).await.expect("a response").status, 200);
-    // Its hosts are another listener's.
+    // This host belongs to another listener.
     let misdirected = kept.send(&Request::get("b.example.com", "/")).await;
     assert_eq!(misdirected.expect("a response").status, 421);
     sesame.folder().remove("b.yaml");

@@ -12,7 +12,7 @@ use crate::harness::{
 };
 use crate::listener_sets::{listener_set, open_gateway};
 
-/// Above the number from which certificates are requested on demand.
+/// Above the threshold for on-demand certificates.
 const LISTENERS: usize = 300;
 /// At most 64 listeners fit into a set.
 const PER_SET: usize = 60;
@@ -128,7 +128,7 @@ async fn the_server_name_selects_the_certificate() {
         let connection = Connect::tls(unknown).open(address).await;
         assert!(connection.is_err(), "{unknown:?} has no listener");
     }
-    // 421 where another listener has the host, 404 where none has it.
+    // 421 if another listener has the host, 404 if none does.
     for (asked, expected) in [(host(0), "a"), (host(1), "421"), (host(LISTENERS), "404")] {
         let request = Request::get(&asked, "/");
         let found = (&Connect::tls(&host(0)), &request).of(address).await;
@@ -145,7 +145,7 @@ async fn changes_of_listeners_and_certificates_keep_all_connections_open() {
     let mut open = open(address, &[0, 1, LISTENERS - 1]).await;
     assert_open(&mut open).await;
 
-    // A name that had no listener, and so no certificate, can get one.
+    // A name that had no listener, and so no certificate, gets one.
     let new = host(LISTENERS);
     assert!(Connect::tls(&new).open(address).await.is_err());
     let set = hosts("new", LISTENERS..LISTENERS + 1) + &route_of("new", "b");

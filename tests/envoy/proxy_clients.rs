@@ -1,4 +1,4 @@
-//! HTTPProxies that verify clients' certificates: CAs, revoked certificates, and what backends get of them.
+//! HTTPProxies that verify client certificates: CAs, CRLs, and the header for backends.
 
 use std::net::SocketAddr;
 
@@ -64,7 +64,7 @@ async fn response(client: Option<&Identity>, host: &str, address: SocketAddr) ->
     (&connect, &Request::get(&host, "/")).of(address).await
 }
 
-/// The header that the backend gets.
+/// The header that the backend receives.
 async fn forwarded(client: Option<&Identity>, host: &str, address: SocketAddr) -> String {
     let host = format!("{host}.example.com");
     let connect = Connect::tls(&host);
@@ -129,7 +129,7 @@ async fn clients_need_valid_certificates_that_are_not_revoked() {
         ("optional", ["a", "a", no, "a", "a"]),
         ("skipped", ["a", "a", "a", "a", no]),
         ("any", ["a"; 5]),
-        // The intermediate CA has no list.
+        // The intermediate CA has no CRL.
         ("revocable", ["a", no, no, no, no]),
         ("leaf", ["a", no, no, no, no]),
         ("bad-ca", [no; 5]),
@@ -146,13 +146,13 @@ async fn clients_need_valid_certificates_that_are_not_revoked() {
         }
     }
     becomes(started.http, "required.example.com", "/", "301").await;
-    // A new list closes no connections.
+    // A new CRL closes no connections.
     let leaf = Connect::tls("leaf.example.com").presenting(&valid);
     let mut open = leaf.open(started.https).await.expect("a handshake");
     let request = Request::get("leaf.example.com", "/");
     let rotated = objects.replace(&list, &revoking(&root, &[1]));
     started.sesame.folder().write("all.yaml", &rotated);
-    eventually("the list is replaced", async || {
+    eventually("the CRL is replaced", async || {
         let found = response(Some(&revoked), "leaf", started.https).await;
         anyhow::ensure!(found == "a", "{found}");
         Ok(())

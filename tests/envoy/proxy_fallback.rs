@@ -33,7 +33,7 @@ fn with_tls(name: &str, fqdn: &str, fields: &str) -> String {
     )
 }
 
-/// The status of a response on a connection, and of 200 only from the backend.
+/// The status of a response on a connection. Only the backend may respond with 200.
 async fn status(connection: &mut Connection, host: &str) -> u16 {
     // A client can't choose the listener.
     let request = Request::get(host, "/").header("x-sesame-listener", "*");
@@ -153,7 +153,7 @@ async fn connections_without_a_known_host_reach_the_hosts_that_enable_the_fallba
     has_fallback(address, NEW).await;
     assert_eq!(status(&mut unnamed, "web.example.com").await, 200);
 
-    // A host that no longer enables it isn't reachable, even on open connections.
+    // A host that no longer enables the fallback isn't reachable, even on open connections.
     let without = objects.replace(&web, &with_tls("web", "web.example.com", ""));
     started.sesame.folder().replace("all.yaml", &without);
     eventually("the host is not reachable", async || {
@@ -164,7 +164,7 @@ async fn connections_without_a_known_host_reach_the_hosts_that_enable_the_fallba
     .await;
     assert_eq!(status(&mut unnamed, "x.wide.example.com").await, 200);
 
-    // Without any such host, the connections are closed. Others stay open.
+    // If no host enables it, connections without a server name are closed. Others stay open.
     let none = without.replace(enabled, "");
     started.sesame.folder().replace("all.yaml", &none);
     eventually("connections without a server name are closed", async || {

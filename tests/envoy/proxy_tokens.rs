@@ -14,7 +14,7 @@ use crate::proxy_clients::secret;
 
 const HOST: &str = "web.example.com";
 
-/// A token that expires in so many seconds.
+/// A token that expires in this many seconds.
 fn token(issuer: &Issuer, name: &str, audience: &str, seconds: i64) -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let now = now.expect("a time after 1970").as_secs();

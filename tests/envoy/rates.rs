@@ -1,4 +1,4 @@
-//! Limits on the rate of requests: those of hosts and routes, for each Envoy and by a service for all of them.
+//! Rate limits of hosts and routes: local to each Envoy, and global, enforced by a service.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -12,7 +12,7 @@ use crate::harness::{DefaultFleet, backends, check, check_requests, service};
 
 const ANY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
 
-/// An ExtensionService for the Service with its name.
+/// An ExtensionService for the Service of the same name.
 fn extension(name: &str) -> String {
     format!(
         "apiVersion: projectsesame.io/v1alpha1\nkind: ExtensionService\nmetadata: {{name: {name}}}\nspec:\n  \

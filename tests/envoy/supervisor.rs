@@ -13,7 +13,7 @@ use crate::harness::{
     new_ip, route, send_signal,
 };
 
-/// The Gateways `web` and, at the other address, `other`, with one route attached to both.
+/// The Gateways `web` and `other`, each at its own address, with one route attached to both.
 async fn two() -> (Vec<Backend>, Sesame, IpAddr) {
     let (backends, services) = backends(&["a"]).await;
     let other = new_ip();

@@ -26,7 +26,7 @@ fn policy(name: &str, gateway: &str, tracing: &str) -> String {
     )
 }
 
-/// The fields of enabled tracing with this collector, and more.
+/// The fields of enabled tracing with this collector, and further fields.
 fn enabled(collector: &str, more: &str) -> String {
     format!("mode: Enabled, provider: {{backendRef: {{name: {collector}, port: 80}}}}, {more}")
 }
@@ -36,7 +36,7 @@ fn traceparent(flags: &str) -> String {
     format!("00-{}-{}-{flags}", TRACE.0, TRACE.1)
 }
 
-/// The traceparent that the backend got.
+/// The traceparent that the backend received.
 fn forwarded(response: &Response) -> Option<String> {
     let json = response.json();
     let header = json["headers"]["traceparent"][0].as_str();
@@ -59,7 +59,7 @@ async fn span_with(collector: &Backend, name: &str, value: &str) -> Span {
     .await
 }
 
-/// Sends requests until the collector gets one's span.
+/// Sends requests until the collector receives a span.
 async fn traced(sesame: &Sesame, collector: &Backend) {
     eventually("requests are traced", async || {
         sesame.ask_well(&Request::get(HOST, "/")).await;
@@ -148,7 +148,7 @@ async fn requests_are_sampled_by_rate_and_parent() {
     let third = "samplingRate: {numerator: 1, denominator: 3}";
     let respected = |rest: &str| format!("parentBasedSampling: {{mode: Enabled{rest}}}");
     let half = ", samplingRate: {numerator: 50}";
-    // The shares of new traces, of those whose parent is sampled, and of those whose parent isn't.
+    // The sampled shares of new traces, of traces with a sampled parent, and of traces with an unsampled one.
     let cases = [
         ("default", String::new(), [1.0, 1.0, 1.0]),
         ("rate", third.to_owned(), [1.0 / 3.0; 3]),
@@ -188,13 +188,13 @@ async fn requests_are_sampled_by_rate_and_parent() {
 
 const REQUESTS: u32 = 400;
 
-/// How many of the requests are sampled. Each has a trace of its own, with these flags, if any.
+/// The number of sampled requests. Each request has its own trace, with these flags, if any.
 async fn sampled_of(connection: &mut Connection, flags: &str) -> Result<u32> {
     let mut count = 0;
     for number in 0..REQUESTS {
         let mut request = Request::get(HOST, "/");
         if !flags.is_empty() {
-            // The multiplier spreads the IDs, by which Envoy samples.
+            // Envoy samples by trace ID; the multiplier spreads the IDs.
             let id = u128::from(number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835);
             request = request.header("traceparent", &format!("00-{id:032x}-{}-{flags}", TRACE.1));
         }

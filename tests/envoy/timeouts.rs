@@ -32,7 +32,7 @@ async fn serving(services: &str, rules: &[(&str, &str)]) -> Sesame {
     sesame
 }
 
-/// Starts the backend of all routes too.
+/// Also starts the backend of all routes.
 async fn with_backend(rules: &[(&str, &str)]) -> (Vec<Backend>, Sesame) {
     let (backends, services) = backends(&["a"]).await;
     let sesame = serving(&services, rules).await;
@@ -228,7 +228,7 @@ async fn slowly(address: SocketAddr, host: &str, path: &str, pause: Duration) ->
         .await
         .expect("a write");
     sleep(pause).await;
-    // Fails if the gateway has responded and closed the connection.
+    // Fails if the gateway has already responded and closed the connection.
     let _ = connection.write_all(b"ow").await;
     let mut response = String::new();
     let read = timeout(

@@ -208,7 +208,7 @@ async fn requests_for_another_listener_are_misdirected() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Without a catch-all listener, no other listener would serve an unknown hostname.
+/// Without a catch-all listener, an unknown hostname belongs to no other listener.
 #[tokio::test]
 async fn a_hostname_without_a_listener_gets_404_not_421() {
     let (_backends, services) = backends(&["a", "b"]).await;

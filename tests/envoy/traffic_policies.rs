@@ -12,7 +12,7 @@ use crate::harness::{
     HTTP, Sesame, Summary, assert_share, at, backend, backends, listening, route, service, shares,
 };
 
-/// The requests of a storm, all at the same time.
+/// Number of concurrent requests in a storm.
 const STORM: u64 = 40;
 
 /// A policy for the Service `a` with these further fields.
@@ -63,11 +63,11 @@ async fn retries_in_progress_are_limited() {
     let accepted = &status.expect("a status")["ancestors"][0]["conditions"][0];
     assert_eq!(
         accepted["message"],
-        "retries in progress are limited to 10% of the requests in progress, but never to fewer than 2"
+        "concurrent retries are limited to 10% of concurrent requests, but at least 2 are allowed"
     );
 
     // When all requests fail together, a tenth of them may be retried, then a tenth of those that are left. Beyond the
-    // limit, the response is the last one of the backend.
+    // limit, the client gets the backend's last response.
     for status in ["503", "500"] {
         let retries = storm(&sesame, backend, status).await;
         assert!((1..=STORM / 2).contains(&retries), "{retries} retries");
@@ -120,7 +120,7 @@ async fn sessions_of_a_service_are_persistent_except_in_rules_with_their_own() {
     }
     assert!(homes.len() > 1, "{homes:?}");
 
-    // The session doesn't affect the choice between weighted backends. The one without a policy sets no cookie.
+    // The session doesn't affect the choice between weighted backends. The backend without a policy sets no cookie.
     let split = async || {
         let request = Request::get("a.example.com", "/split");
         sesame.ask_well(&request).await

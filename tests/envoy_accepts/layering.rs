@@ -1,7 +1,7 @@
-//! Which of several objects gets a request: Ingresses, HTTPProxies and HTTPRoutes with overlapping hosts and paths, all
-//! served by the same Envoy, with and without TLS.
+//! Precedence of objects: Ingresses, HTTPProxies and HTTPRoutes with overlapping hosts and paths, all served by the same
+//! Envoy, with and without TLS.
 //!
-//! The expected answers come from [`object::answer`], which judges requests one by one and knows nothing of tables.
+//! The expected answers come from [`object::answer`], which evaluates each request on its own, without route tables.
 
 mod client;
 mod object;
@@ -103,7 +103,7 @@ fn objects() -> impl Strategy<Value = BTreeSet<Object>> {
     })
 }
 
-/// What all sets contain: the Gateway, the Services, the certificate, and a host of an Ingress, so that both listeners stay.
+/// The objects in every set: Gateway, Services, certificate, and an Ingress whose host keeps both listeners in place.
 fn common(backends: &[Backend]) -> Vec<Value> {
     let certificate = Identity::self_signed(&["*.example.com"]).expect("a certificate");
     let mut all = vec![

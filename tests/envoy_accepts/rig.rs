@@ -33,7 +33,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub(crate) struct Rig {
     world: World,
     fleets: BTreeSet<FleetId>,
-    /// Where listeners listen instead of at their own addresses, by name; empty to leave all as they are.
+    /// Addresses that replace those of listeners, by listener name; empty to keep all addresses.
     places: BTreeMap<&'static str, SocketAddr>,
     before: Set,
     registry: Registry,
@@ -281,7 +281,7 @@ fn free_offsets() -> impl Iterator<Item = u16> {
     (10_000..20_000).step_by(1_013).filter(all_free)
 }
 
-/// A listener that listens only here.
+/// The listener, moved to this address only.
 fn moved(listener: &[u8], place: SocketAddr) -> Vec<u8> {
     let mut listener = Listener::decode(listener).expect("a listener");
     listener.additional_addresses.clear();

@@ -66,7 +66,7 @@ pub fn of(values: &[Value]) -> Outcome {
     }
 }
 
-/// The settings of all cases. They concern only objects that use them.
+/// The settings of all cases. They affect only objects that use them.
 fn settings() -> Settings {
     let ingress = IngressSettings {
         fallback_certificate: Some(NamespacedName::new("default", "wildcard")),
@@ -108,7 +108,7 @@ impl Outcome {
     }
 }
 
-/// What is wrong with objects whose status has no place for it.
+/// Errors and warnings for objects whose status can't report them.
 fn notices(translation: &Translation) -> Node {
     let of_object = |notices: &Notices| {
         let lists = [("errors", &notices.errors), ("warnings", &notices.warnings)];

@@ -1,7 +1,7 @@
 //! `cargo xtask deploy`: generates the CRDs of Sesame's own kinds, and renders `deploy/manifests` from `deploy/chart`.
 //!
-//! In: the types of the kinds, the chart, Helm. Out: the CRDs and the manifests, or an error if they are stale or break a rule. `rbac` compares their
-//! permissions with an API server's audit log.
+//! In: the types in `sesame-api`, the chart, Helm. Out: the CRDs and the manifests, or an error if they are stale or
+//! break a rule. `rbac` compares the manifests' permissions with an API server's audit log.
 
 mod chart;
 mod crds;

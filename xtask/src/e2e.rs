@@ -57,9 +57,9 @@ enum Test {
     Parameters,
     /// The default fleet serves Ingresses and HTTPProxies, and is removed with the last of them
     Ingress,
-    /// Sesame follows its SesameConfiguration, and leaves unmanaged Envoys as they are
+    /// Sesame applies changes to its SesameConfiguration, and leaves unmanaged Envoys unchanged
     Configuration,
-    /// An installation of Contour moves to Sesame, and back
+    /// A Contour installation migrates to Sesame and back
     Contour,
     /// Edited and deleted fleet objects are restored
     Drift,
@@ -156,7 +156,7 @@ impl Test {
 
 /// Compares Sesame's permissions with its requests in all previous tests. After a full run, none may be unused.
 fn rights(scene: &Scene, all: bool) -> Result<String> {
-    // With the permissions for Contour's objects, which one of the tests needs.
+    // One of the tests needs the permissions for Contour's objects.
     let objects = deploy::rendered(&["contourCompat=write"])?;
     let texts: Vec<String> = objects.iter().map(Value::to_string).collect();
     let folder = tempfile::tempdir().context("cannot create a folder for manifests")?;

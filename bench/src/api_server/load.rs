@@ -21,7 +21,8 @@ const AFTERWARDS: Duration = Duration::from_secs(2);
 pub(crate) struct Loaded {
     /// Time to write the routes, in milliseconds.
     pub(crate) written: f64,
-    /// Time from the bench's last write until `attachedRoutes` included all routes, in milliseconds; `None` for HTTPProxies.
+    /// Time from the bench's last write until `attachedRoutes` included all routes, in milliseconds; `None` for
+    /// HTTPProxies.
     pub(crate) attached: Option<f64>,
     /// Time from the bench's last write until the last route had a status, in milliseconds.
     pub(crate) statuses: f64,

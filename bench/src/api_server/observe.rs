@@ -113,7 +113,7 @@ impl Seen {
         self.routes.values().map(|(_, last)| *last).max()
     }
 
-    /// Number of status writes of all routes, and the maximum for one route.
+    /// Total number of route status writes, and the maximum for one route.
     pub(crate) fn route_writes(&self) -> (u64, u64) {
         let writes = self.routes.values().map(|(writes, _)| *writes);
         (writes.clone().sum(), writes.max().unwrap_or_default())

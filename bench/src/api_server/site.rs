@@ -185,8 +185,8 @@ pub(crate) fn step(kind: Kind, round: usize, [blue, green]: [SocketAddr; 2]) -> 
     }
 }
 
-/// An object in the form that is written: with `proxies`, an HTTPRoute becomes an HTTPProxy with the same name, host and
-/// rules. Those for the baseline server have another class, so that Sesame doesn't serve them.
+/// The object to write: with `proxies`, an HTTPRoute becomes an HTTPProxy with the same name, host and rules. HTTPProxies
+/// for the baseline server have another class, so that Sesame doesn't serve them.
 pub(crate) fn form(value: Value, proxies: bool) -> Value {
     if !proxies || value["kind"] != "HTTPRoute" {
         return value;

@@ -1,4 +1,4 @@
-//! Targets by route count, on which they should hardly depend.
+//! Targets by route count. They should hardly depend on it.
 
 use super::site::Kind;
 

@@ -165,7 +165,7 @@ impl Place<'_> {
         Ok(Kind::ALL.into_iter().zip(&shown).map(figure).collect())
     }
 
-    /// Cost of a change of each kind.
+    /// Cost of each kind of change.
     pub(crate) fn cost(
         &self,
         replica: &Replica,

@@ -8,7 +8,7 @@ use sesame_testkit::many::{self, GATEWAY, NAMESPACE, SERVICE_PORT};
 use super::Kind;
 use crate::local;
 
-/// The port of the Gateway's only listener or of the default fleet, or below that of the first route.
+/// The port of the Gateway's only listener or of the default fleet. TCP routes use the ports above it.
 const PORT: u16 = 10_000;
 /// Listeners of a ListenerSet.
 const IN_A_SET: usize = 64;
@@ -21,7 +21,7 @@ const SERVICE: &str = "new";
 /// The host of the root that includes all children.
 pub(super) const ROOT_HOST: &str = "root.example.com";
 
-/// What is added to the ports of the default fleet, which are below 1024.
+/// The offset added to the default fleet's ports, which are below 1024.
 pub(super) fn port_offset(kind: Kind) -> u16 {
     match kind {
         Kind::Proxy | Kind::Ingress | Kind::Child => PORT - 80,
@@ -32,7 +32,7 @@ pub(super) fn port_offset(kind: Kind) -> u16 {
 /// Where the route `index` is served.
 pub(super) fn address(kind: Kind, index: usize) -> SocketAddr {
     match kind {
-        // The default fleet has the first address that no Gateway has.
+        // The default fleet gets the first address without a Gateway.
         Kind::Proxy | Kind::Ingress | Kind::Child => {
             SocketAddr::new(Ipv4Addr::LOCALHOST.into(), PORT)
         }
@@ -78,7 +78,7 @@ pub(super) fn route(kind: Kind, index: usize) -> Value {
     of(kind, &many::name(index), index, SERVICE)
 }
 
-/// What takes the place of [`route`] in each round; `None` if it is removed.
+/// The replacement of [`route`] in each round; `None` if it is removed.
 pub(super) fn other(kind: Kind, index: usize) -> Option<Value> {
     let mut other = (kind == Kind::Child).then(|| route(kind, index))?;
     other["spec"]["routes"] = json!([{"directResponsePolicy": {"statusCode": 404}}]);
@@ -185,7 +185,7 @@ fn of(kind: Kind, name: &str, index: usize, service: &str) -> Value {
     route["kind"] = kind.name().into();
     let spec = &mut route["spec"];
     match kind {
-        // The same paths as those of the calls.
+        // The same paths as the gRPC calls.
         Kind::Http => spec["rules"][0]["matches"][0]["path"]["value"] = format!("/{CALLED}").into(),
         Kind::Grpc => spec["rules"][0]["matches"] = json!([{"method": {"service": CALLED}}]),
         _ => {

@@ -61,7 +61,7 @@ fn ensure(holds: bool, message: &str) -> Check {
     if holds { Ok(()) } else { fail(message) }
 }
 
-/// Fails unless a field that may be missing has one of the well-known values. Only for Sesame's own kinds and built-in ones: the
+/// Fails unless an optional field is missing or has a well-known value. Only for Sesame's own kinds and built-in ones: the
 /// Gateway API may add values, which translation reports.
 fn known<T: fmt::Display>(field: &str, value: Option<&T>, words: &[&str]) -> Check {
     optional(field, value, |value| known_word(&value.to_string(), words))
@@ -83,7 +83,7 @@ pub(crate) fn at(field: &str, check: Check) -> Check {
     })
 }
 
-/// Checks a field that may be missing.
+/// Checks an optional field.
 fn optional<T: ?Sized>(field: &str, value: Option<&T>, check: impl FnOnce(&T) -> Check) -> Check {
     value.map_or(Ok(()), |value| at(field, check(value)))
 }

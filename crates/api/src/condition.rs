@@ -32,10 +32,10 @@ pub struct Condition {
     /// The reason as a sentence.
     #[serde(default)]
     pub message: Cow<'static, str>,
-    /// What keeps the object from being in effect, at least in part. Only in kinds of Sesame's own.
+    /// Errors that keep at least part of the object from taking effect. Only in Sesame's own kinds.
     #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
     pub errors: Box<[SubCondition]>,
-    /// What is in effect but probably not as intended. Only in kinds of Sesame's own.
+    /// Warnings about parts that are in effect, but probably not as intended. Only in Sesame's own kinds.
     #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
     pub warnings: Box<[SubCondition]>,
 }
@@ -44,7 +44,7 @@ pub struct Condition {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SubCondition {
-    /// What is affected, such as `RouteError`; unique in its list.
+    /// The affected part, such as `RouteError`; unique in its list.
     #[serde(rename = "type")]
     pub type_: Cow<'static, str>,
     /// Always `True`.
@@ -143,7 +143,7 @@ pub mod gateway {
     pub const RESOLVED_REFS: &str = "ResolvedRefs";
     /// Every requested address is assigned.
     pub const ADDRESSES_ASSIGNED: &str = "AddressesAssigned";
-    /// Client certificates are not enforced on some listener.
+    /// At least one listener does not enforce client certificates.
     pub const INSECURE_FRONTEND_VALIDATION_MODE: &str = "InsecureFrontendValidationMode";
     /// The Gateway is a default Gateway (GEP-3793).
     pub const DEFAULT_GATEWAY: &str = "DefaultGateway";
@@ -215,11 +215,11 @@ pub mod policy {
     pub const ALL: [&str; 2] = [ACCEPTED, RESOLVED_REFS];
 }
 
-/// Conditions of a SesameConfiguration.
+/// Condition types of a SesameConfiguration.
 pub mod configuration {
     /// The spec is valid.
     pub const ACCEPTED: &str = "Accepted";
-    /// All of the spec is in effect.
+    /// The whole spec is in effect.
     pub const PROGRAMMED: &str = "Programmed";
     /// All types.
     pub const ALL: [&str; 2] = [ACCEPTED, PROGRAMMED];

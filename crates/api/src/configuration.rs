@@ -1,7 +1,7 @@
 //! SesameConfiguration: how an instance of Sesame works, and how its Envoys run.
 //!
-//! The same document is an object in a cluster, a file, or the text of a ConfigMap. Unknown fields are errors, since they would
-//! have no effect.
+//! The same format is used for objects in a cluster, files, and text in a ConfigMap. Unknown fields are errors, since they
+//! would have no effect.
 
 mod envoy;
 
@@ -24,8 +24,8 @@ pub use self::envoy::{
     NetworkPublishingType, ResourceAmounts, TolerationEffect, TolerationOperator,
 };
 
-/// How an instance of Sesame works, and how its Envoys run. GatewayClasses and Gateways may refer to one of their own for
-/// their Envoys.
+/// How an instance of Sesame works, and how its Envoys run. GatewayClasses and Gateways may refer to a SesameConfiguration of
+/// their own for their Envoys.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SesameConfiguration {
@@ -33,10 +33,10 @@ pub struct SesameConfiguration {
     #[serde(rename = "metadata")]
     #[cfg_attr(feature = "schema", schemars(schema_with = "crate::crd::metadata"))]
     pub meta: Meta,
-    /// The settings. A section that is left out has its defaults.
+    /// The settings. An omitted section has its defaults.
     #[serde(default)]
     pub spec: ConfigurationSpec,
-    /// What Sesame has made of the spec.
+    /// The status, as reported by Sesame.
     #[serde(default, skip_serializing_if = "ConditionsStatus::is_empty")]
     pub status: ConditionsStatus,
 }
@@ -55,11 +55,11 @@ resource! { SesameConfiguration {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(feature = "schema", schemars(extend("x-kubernetes-validations" = [
-    {"rule": "!has(self.envoy) || !has(self.unmanagedEnvoy)", "message": "envoy and unmanagedEnvoy exclude each other"},
+    {"rule": "!has(self.envoy) || !has(self.unmanagedEnvoy)", "message": "envoy and unmanagedEnvoy are mutually exclusive"},
 ])))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ConfigurationSpec {
-    /// The Gateway API. Without this section, Sesame serves no Gateways.
+    /// Settings of the Gateway API. Without this section, Sesame serves no Gateways.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gateway: Option<GatewayConfiguration>,
     /// The Envoys that Sesame runs. Without this section, Envoys run outside Sesame.
@@ -68,13 +68,13 @@ pub struct ConfigurationSpec {
     /// Where clients reach Envoys that run outside Sesame.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unmanaged_envoy: Option<UnmanagedEnvoy>,
-    /// The ports at which Ingresses and HTTPProxies are served.
+    /// The ports on which Ingresses and HTTPProxies are served.
     #[serde(default, skip_serializing_if = "is_default")]
     pub default_ports: DefaultPorts,
-    /// Ingresses.
+    /// Settings of Ingresses.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ingress: Option<IngressConfiguration>,
-    /// HTTPProxies.
+    /// Settings of HTTPProxies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub http_proxy: Option<HttpProxyConfiguration>,
     /// The service that enforces the global rate limits of HTTPProxies. Without this section, such limits are errors.
@@ -98,7 +98,7 @@ impl ConfigurationSpec {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(feature = "schema", schemars(extend("x-kubernetes-validations" = [
-    {"rule": "has(self.name) == has(self.namespace)", "message": "name and namespace belong together"},
+    {"rule": "has(self.name) == has(self.namespace)", "message": "name and namespace must be set together"},
 ])))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct GatewayConfiguration {
@@ -135,7 +135,7 @@ impl GatewayConfiguration {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(feature = "schema", schemars(extend("x-kubernetes-validations" = [
-    {"rule": "!has(self.addresses) || !has(self.service)", "message": "addresses and service exclude each other"},
+    {"rule": "!has(self.addresses) || !has(self.service)", "message": "addresses and service are mutually exclusive"},
 ])))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct UnmanagedEnvoy {
@@ -151,7 +151,7 @@ pub struct UnmanagedEnvoy {
     pub service: Option<ObjectName>,
 }
 
-/// The ports at which Ingresses and HTTPProxies are served, as clients see them.
+/// The ports on which Ingresses and HTTPProxies are served, as clients see them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(feature = "schema", schemars(extend("x-kubernetes-validations" = [
@@ -181,8 +181,8 @@ impl Default for DefaultPorts {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct IngressConfiguration {
-    /// The names of the ingress classes that Sesame implements; `sesame` by default. IngressClasses with Sesame's controller
-    /// name count too.
+    /// The names of the ingress classes that Sesame implements; `sesame` by default. Sesame also implements IngressClasses with
+    /// its controller name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(
         feature = "schema",
@@ -203,8 +203,8 @@ pub struct HttpProxyConfiguration {
         schemars(length(min = 1, max = 1024), inner(length(min = 1, max = 63)))
     )]
     pub root_namespaces: Option<Vec<Arc<str>>>,
-    /// The Secret with the certificate for TLS connections that name no host or an unknown one. They reach only the
-    /// hosts of HTTPProxies that enable it.
+    /// The Secret with the certificate for TLS connections without SNI or with an unknown name. They reach only the hosts of
+    /// HTTPProxies that set `enableFallbackCertificate`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fallback_certificate: Option<ObjectName>,
 }
@@ -216,14 +216,14 @@ pub struct HttpProxyConfiguration {
 pub struct RateLimitServiceConfiguration {
     /// The ExtensionService.
     pub extension_service: ObjectName,
-    /// The domain of the descriptors that the service gets; `sesame` by default.
+    /// The domain of the descriptors that are sent to the service; `sesame` by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(length(min = 1, max = 253)))]
     pub domain: Option<Arc<str>>,
-    /// Whether requests pass if the service fails or can't be used. If false, they get 503.
+    /// Whether requests are allowed if the service fails or can't be used. If false, they get a 503 response.
     #[serde(default, skip_serializing_if = "is_default")]
     pub fail_open: bool,
-    /// Whether responses to requests with a limit have `X-RateLimit` headers.
+    /// Whether responses have `X-RateLimit` headers if a limit applies to the request.
     #[serde(
         default,
         skip_serializing_if = "is_default",

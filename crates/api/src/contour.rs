@@ -1,8 +1,7 @@
-//! What Contour calls the things that Sesame reads: kinds of its API group, and annotations.
+//! Contour's names for what Sesame reads: the kinds of its API group, and annotations.
 //!
-//! Objects of Contour's group have kinds of their own in the table of kinds, so that a status is written to the object that it is about.
-//! They are decoded as Sesame's own. If both groups have an object with the same name, Sesame's own takes precedence; `translate` sees
-//! to that.
+//! Contour's kinds have their own rows in the table of kinds, so that each object gets its own status. They are decoded like
+//! Sesame's kinds. If both groups have an object with the same name, `translate` gives precedence to Sesame's.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +22,7 @@ pub type ContourExtensionService = ExtensionService;
 const CONTOUR: &str = "projectcontour.io/";
 const SESAME: &str = "projectsesame.io/";
 
-/// Sesame's own kinds, each with that of Contour.
+/// Pairs of Sesame's kind and Contour's kind.
 const PAIRS: [(Kind, Kind); 3] = [
     (Kind::HTTPProxy, Kind::ContourHTTPProxy),
     (
@@ -70,7 +69,7 @@ impl ObjectKey {
 }
 
 impl Object {
-    /// Replaces Contour's names in annotations and references by Sesame's. An annotation with Sesame's name takes precedence.
+    /// Replaces Contour's names in annotations and references with Sesame's. An annotation with Sesame's name takes precedence.
     pub fn adopt_contour(&mut self) {
         match self {
             Object::HTTPProxy(proxy) | Object::ContourHTTPProxy(proxy) => {

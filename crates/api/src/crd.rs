@@ -1,8 +1,8 @@
-//! The CRDs of Sesame's own kinds, made from their types.
+//! The CRDs of Sesame's own kinds, generated from their types.
 //!
-//! In: the table of kinds, and the schemas that `schemars` derives. Out: CustomResourceDefinitions as JSON. Docs of fields
-//! become descriptions, and attributes become bounds; objects from files are held to the same rules by the crate's own
-//! checks, which `tests/crds` compares with the CRDs.
+//! In: the table of kinds, and the schemas that `schemars` derives. Out: CustomResourceDefinitions as JSON. Field docs become
+//! descriptions, and attributes become bounds. The crate's own checks apply the same rules to objects from files; `tests/crds`
+//! compares them with the CRDs.
 
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -14,17 +14,17 @@ use crate::http_proxy::HTTPProxy;
 use crate::kind::Kind;
 use crate::tls_certificate_delegation::TLSCertificateDelegation;
 
-/// What a CRD has besides the schema.
+/// The parts of a CRD besides the schema.
 struct Definition {
     kind: Kind,
-    /// Further names for `kubectl`, besides the singular and the plural.
+    /// Additional names for `kubectl`, besides the singular and the plural.
     short_names: &'static [&'static str],
     /// The columns of `kubectl get`: titles and paths. All columns are strings.
     columns: &'static [(&'static str, &'static str)],
-    /// The status of an object that Sesame hasn't read.
+    /// The status of an object that Sesame hasn't read yet.
     initial_status: Option<Value>,
-    /// Mappings that an API server adds, empty, to the mappings around them. Server-side apply of an empty mapping over one with
-    /// fields fails if no field remains.
+    /// Mappings with the default `{}`. Without it, server-side apply of an empty mapping over one with fields fails if no field
+    /// remains.
     always_present: &'static [&'static str],
 }
 
@@ -158,8 +158,8 @@ pub(crate) fn metadata(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "object"})
 }
 
-/// Replaces the rule of conditions of headers by one without CEL, whose cost an API server estimates by the maxima of all lists
-/// around it.
+/// Replaces the CEL rule of header conditions with an equivalent without CEL: an API server estimates the cost of a CEL rule
+/// from the maximum lengths of all enclosing lists.
 pub(crate) fn one_of_matchers(conditions: &mut Schema) {
     const FLAGS: [&str; 2] = ["present", "notpresent"];
     const TEXTS: [&str; 5] = ["contains", "notcontains", "exact", "notexact", "regex"];
@@ -174,10 +174,10 @@ pub(crate) fn one_of_matchers(conditions: &mut Schema) {
     condition.insert("oneOf".to_owned(), Value::Array(matchers));
 }
 
-/// The keyword with rules in CEL.
+/// The keyword for CEL rules.
 const RULES: &str = "x-kubernetes-validations";
 
-/// Turns a schema and the schemas in it into structural ones, as API servers require them.
+/// Makes a schema and its nested schemas structural, as API servers require.
 fn make_structural(schema: &mut Value) {
     let Some(keywords) = schema.as_object_mut() else {
         return;
@@ -206,7 +206,7 @@ fn make_structural(schema: &mut Value) {
     }
 }
 
-/// An optional field is left out; null isn't a value of its own.
+/// Removes null: optional fields are omitted instead.
 fn drop_null(keywords: &mut Map<String, Value>) {
     if let Some(Value::Array(choices)) = keywords.remove("anyOf") {
         let inner = choices.into_iter().find(|choice| choice["type"] != "null");
@@ -227,7 +227,7 @@ fn drop_null(keywords: &mut Map<String, Value>) {
     }
 }
 
-/// Replaces the formats of unsigned integers, which API servers don't have, by bounds.
+/// Replaces the formats of unsigned integers, which API servers don't support, with bounds.
 fn bound_integers(keywords: &mut Map<String, Value>) {
     let (format, max) = match keywords.get("format").and_then(Value::as_str) {
         Some("uint8") => ("int32", i64::from(u8::MAX)),
@@ -248,7 +248,7 @@ fn bound_integers(keywords: &mut Map<String, Value>) {
     }
 }
 
-/// Whether a default says nothing.
+/// Whether a default is redundant.
 fn is_empty(value: &Value) -> bool {
     match value {
         Value::Null => true,
@@ -264,7 +264,7 @@ fn is_empty(value: &Value) -> bool {
 mod tests {
     use super::*;
 
-    /// Calls a function with the path and the keywords of every schema in a schema.
+    /// Calls a function with the path and the keywords of each nested schema.
     fn walk(path: &str, schema: &Value, visit: &mut dyn FnMut(&str, &Map<String, Value>)) {
         let keywords = schema.as_object().unwrap();
         visit(path, keywords);
@@ -341,7 +341,7 @@ mod tests {
 
     #[test]
     fn every_list_of_a_spec_has_a_maximum() {
-        // Without, an API server assumes lists of millions, and rejects rules for their items as too expensive.
+        // Without a maximum, an API server assumes millions of items, and rejects rules for them as too expensive.
         each_schema(&mut |path, keywords| {
             let bounded = keywords["type"] != "array" || keywords.contains_key("maxItems");
             assert!(bounded || path.contains(".status"), "{path}");

@@ -24,7 +24,7 @@ pub struct ExtensionService {
     pub meta: Meta,
     /// Where the service is and how Envoy calls it.
     pub spec: ExtensionServiceSpec,
-    /// What Sesame has made of the spec.
+    /// The status, as reported by Sesame.
     #[serde(default, skip_serializing_if = "ConditionsStatus::is_empty")]
     pub status: ConditionsStatus,
 }
@@ -44,10 +44,12 @@ resource! { ExtensionService {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ExtensionServiceSpec {
-    /// The Services that calls are sent to, in proportion to their weights. Those of type ExternalName aren't allowed.
+    /// The Services that calls are sent to, in proportion to their weights. Services of type ExternalName aren't
+    /// allowed.
     #[cfg_attr(feature = "schema", schemars(length(min = 1, max = 128)))]
     pub services: Vec<ExtensionServiceTarget>,
-    /// How the certificates of the endpoints are verified. By default, they aren't. Not with the protocol `h2c`.
+    /// How the certificates of the endpoints are verified. By default, they aren't. Not allowed with the protocol
+    /// `h2c`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub validation: Option<Box<UpstreamValidation>>,
     /// The protocol; `h2` by default.
@@ -59,10 +61,10 @@ pub struct ExtensionServiceSpec {
     /// How long calls may take, and how long idle connections stay open. `idle` has no effect.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_policy: Option<Box<TimeoutPolicy>>,
-    /// The version of Envoy's gRPC APIs that the service has; only `v3`.
+    /// The version of Envoy's gRPC APIs that the service implements; only `v3`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub protocol_version: Option<ExtensionProtocolVersion>,
-    /// Limits on calls that are in progress or wait.
+    /// Circuit breaking: limits on connections, requests and retries.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub circuit_breaker_policy: Option<CircuitBreakerPolicy>,
 }
@@ -91,7 +93,7 @@ open_enum! {
         H2 = "h2",
         /// HTTP/2 without TLS.
         H2c = "h2c",
-        /// HTTP/1.1; over TLS if there is a validation.
+        /// HTTP/1.1; over TLS if `validation` is set.
         Http11 = "http/1.1",
     }
 }
@@ -104,7 +106,7 @@ open_enum! {
     }
 }
 
-/// Limits on what is in progress or waits. 0 stands for no limit.
+/// Limits on connections, requests and retries. 0 means no limit.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
 )]

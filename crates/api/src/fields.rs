@@ -74,8 +74,8 @@ static CORE_METADATA: Fields = Fields {
     ..Fields::ALL
 };
 
-/// As [`CORE_METADATA`], with the UID and the owners: an XBackend may own a Service. Of the annotations, those that HTTPProxies and
-/// Ingresses read.
+/// Like [`CORE_METADATA`], with the UID and the owners, since an XBackend may own a Service, and with the annotations that
+/// HTTPProxies and Ingresses read.
 static SERVICE_METADATA: Fields = Fields {
     only: Some(&[
         "annotations",
@@ -96,7 +96,7 @@ static SERVICE_METADATA: Fields = Fields {
     ..Fields::ALL
 };
 
-/// The annotations of Services that Sesame reads, with Contour's names for them.
+/// The annotations of Services that Sesame reads, and Contour's names for them.
 const SERVICE_ANNOTATIONS: [&str; 16] = [
     "projectcontour.io/max-connections",
     "projectcontour.io/max-pending-requests",
@@ -123,7 +123,7 @@ pub(crate) static WHOLE: KeptFields = KeptFields {
     status: None,
 };
 
-/// As [`WHOLE`], and the ports in the listeners' statuses.
+/// Like [`WHOLE`], with the ports in the listeners' statuses.
 pub(crate) static WITH_PORTS: KeptFields = KeptFields {
     status: Some(&Fields {
         only: Some(&["listeners"]),

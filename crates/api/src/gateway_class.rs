@@ -75,7 +75,7 @@ pub struct SupportedFeature {
     pub name: Arc<str>,
 }
 
-/// Early API releases use the bare name; such objects may still be stored.
+/// Early API releases used the bare name; such objects may still be stored.
 #[derive(Deserialize)]
 #[serde(untagged, expecting = "expected a feature with a name")]
 enum SupportedFeatureRepr {

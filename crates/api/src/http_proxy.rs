@@ -1,8 +1,8 @@
 //! HTTPProxy: the routes, TLS and policies of a host, which other HTTPProxies may include.
 //!
-//! In: objects, with the field names that HTTPProxies have had elsewhere, so that these can be applied unchanged. Out:
-//! typed fields. Strings with a syntax of their own, such as durations and regular expressions, stay strings: translation
-//! reads them and reports invalid ones in the status. The docs of fields are the descriptions in the CRD.
+//! In: objects with Contour's field names, so that Contour's HTTPProxies can be applied unchanged. Out: typed fields.
+//! Strings with a syntax of their own, such as durations and regular expressions, stay strings: translation reads them
+//! and reports invalid ones in the status. Field docs become the descriptions in the CRD.
 
 mod access;
 mod condition;
@@ -68,9 +68,9 @@ pub struct HTTPProxy {
     #[serde(rename = "metadata")]
     #[cfg_attr(feature = "schema", schemars(schema_with = "crate::crd::metadata"))]
     pub meta: Meta,
-    /// What the HTTPProxy configures.
+    /// The host, its routes and its policies.
     pub spec: HttpProxySpec,
-    /// What Sesame has made of the spec.
+    /// The status, as reported by Sesame.
     #[serde(default, skip_serializing_if = "HttpProxyStatus::is_empty")]
     pub status: HttpProxyStatus,
 }
@@ -93,10 +93,10 @@ impl HTTPProxy {
     }
 }
 
-/// What an HTTPProxy configures.
+/// The host, its routes and its policies.
 ///
-/// With `virtualhost` it is a root and serves that host. Without, it takes effect only where another HTTPProxy includes
-/// it.
+/// With `virtualhost`, an HTTPProxy is a root and serves that host. Otherwise, it takes effect only where another
+/// HTTPProxy includes it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
@@ -109,22 +109,21 @@ pub struct HttpProxySpec {
         rename = "virtualhost"
     )]
     pub virtual_host: Option<Box<HttpProxyVirtualHost>>,
-    /// The routes of HTTP requests. The most specific one applies, in whatever order they are listed: an exact path
-    /// before a regular expression before a prefix, a longer path before a shorter one, and then the one with more
-    /// conditions.
+    /// The routes of HTTP requests. The most specific match applies, regardless of the order in this list: exact paths
+    /// before regular expressions before prefixes, then longer paths, then routes with more conditions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(feature = "schema", schemars(length(max = 2048)))]
     pub routes: Vec<HttpProxyRoute>,
-    /// Forwards the connections of the host instead of HTTP requests. The host needs TLS, which tells its connections
-    /// from those of other hosts. `routes` then apply only to requests without TLS.
+    /// Forwards the host's connections instead of HTTP requests. Requires TLS: the SNI identifies the host's
+    /// connections. `routes` then apply only to requests without TLS.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "tcpproxy")]
     pub tcp_proxy: Option<Box<TcpProxy>>,
-    /// Other HTTPProxies whose routes this one includes, each below conditions of its own.
+    /// Other HTTPProxies whose routes this one includes, each with additional conditions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(feature = "schema", schemars(length(max = 1024)))]
     pub includes: Vec<HttpProxyInclude>,
-    /// The class of the HTTPProxy, if it is not set by an annotation. Sesame ignores HTTPProxies of classes that it
-    /// isn't configured to serve.
+    /// The class of the HTTPProxy, unless an annotation sets it. Sesame ignores HTTPProxies of classes that it isn't
+    /// configured to serve.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ingress_class_name: Option<Arc<str>>,
 }
@@ -140,8 +139,8 @@ pub struct HttpProxyInclude {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(length(min = 1, max = 63)))]
     pub namespace: Option<Arc<str>>,
-    /// Conditions that are added to those of every included route. A prefix is put before the paths of the included
-    /// routes; exact paths and regular expressions aren't allowed.
+    /// Conditions to add to those of every included route. A prefix is prepended to the paths of the included routes;
+    /// exact paths and regular expressions aren't allowed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(feature = "schema", schemars(length(max = 32)))]
     pub conditions: Vec<MatchCondition>,

@@ -110,18 +110,18 @@ pub struct IngressPath {
     /// The path; any if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<Arc<str>>,
-    /// How paths of requests are compared with it.
+    /// How it is compared with request paths.
     pub path_type: IngressPathType,
     /// The backend.
     pub backend: IngressBackend,
 }
 
 open_enum! {
-    /// How paths of requests are compared.
+    /// How request paths are compared.
     pub enum IngressPathType {
-        /// Equality.
+        /// Equal paths.
         Exact = "Exact",
-        /// The segments at the start are equal.
+        /// Equal leading segments.
         Prefix = "Prefix",
         /// As the controller decides.
         ImplementationSpecific = "ImplementationSpecific",
@@ -139,7 +139,7 @@ pub struct IngressBackend {
     pub resource: Option<IngressResource>,
 }
 
-/// A Service as a backend.
+/// A backend Service.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct IngressService {
     /// The name.
@@ -160,7 +160,7 @@ pub struct IngressServicePort {
     pub name: Option<Arc<str>>,
 }
 
-/// An object that is not a Service as a backend.
+/// A backend that is not a Service.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct IngressResource {

@@ -65,14 +65,14 @@ pub struct KindInfo {
 pub enum Serving {
     /// All.
     Always,
-    /// Those in which its CRD is installed.
+    /// Those with its CRD installed.
     WithCrd,
     /// Those of recent Kubernetes releases.
     Recent,
 }
 
-/// Generates [`Kind`], [`Object`] and the table from the rows. A name in parentheses is the kind's name if the type has another.
-/// Missing fields default to `KindInfo::GATEWAY_API`.
+/// Generates [`Kind`], [`Object`] and the table from the rows. A name in parentheses is the kind's name, if it differs from the
+/// type's. Missing fields default to `KindInfo::GATEWAY_API`.
 macro_rules! kinds {
     ($($kind:ident $(($name:literal))? { $($field:ident: $value:expr,)* })+) => {
         /// A kind that Sesame can decode. Listings use this order.
@@ -408,13 +408,13 @@ impl Kind {
         }
     }
 
-    /// The kind with this name; names are unique in the table, except for those of Contour's kinds, which follow Sesame's own.
+    /// The kind with this name; names are unique in the table, except for Contour's kinds, which come after Sesame's.
     pub(crate) fn from_name(name: &str) -> Option<Kind> {
         Kind::ALL.into_iter().find(|kind| kind.as_str() == name)
     }
 }
 
-/// The kind's name; for those of Contour, with the group, as in kubectl.
+/// The kind's name; for Contour's kinds, with the group, as in kubectl.
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())?;

@@ -20,7 +20,7 @@ open_enum! {
         Discovery = "discovery.k8s.io",
         /// The group of Ingress.
         Networking = "networking.k8s.io",
-        /// The kinds of Sesame's own.
+        /// Sesame's own kinds.
         Sesame = "projectsesame.io",
     }
 }

@@ -6,8 +6,8 @@
 //!
 //! - Gateway API kinds (v1.7.0, both channels) are defined here. They share types such as
 //!   [`ParentReference`], [`BackendRef`], [`RouteFilter`] and [`Listener`].
-//! - Sesame's own kinds are defined here, such as [`HTTPProxy`]. Their CRDs are made from the types, with the feature
-//!   `schema`.
+//! - Sesame's own kinds are defined here, such as [`HTTPProxy`]. The feature `schema` generates their CRDs from the
+//!   types.
 //! - Built-in Kubernetes kinds come from `k8s-openapi`, except [`Ingress`] and [`IngressClass`].
 //! - Decoding fills in defaults, so a field with a default is never an `Option`.
 //! - Strings with well-known values are enums with an `Other` variant: a value from a later release

@@ -57,7 +57,7 @@ impl Meta {
         }
     }
 
-    /// The ingress class of an object with this class in its spec: annotations take precedence, since only objects from
+    /// The ingress class of an object with this class in its spec. Annotations take precedence, since only objects from
     /// before the field existed have both.
     pub fn ingress_class(&self, spec: Option<&Arc<str>>) -> Option<Arc<str>> {
         let annotations = INGRESS_CLASS_ANNOTATIONS

@@ -28,7 +28,7 @@ pub fn references(object: &Object) -> Vec<ObjectKey> {
     named.0.into_iter().collect()
 }
 
-/// The Secret that a reference means: `name`, in the given namespace, or `namespace/name`. `None` if it is not a valid name.
+/// The Secret that a reference names: `name`, in the given namespace, or `namespace/name`. `None` if it is not a valid name.
 pub fn secret_name(namespace: &Arc<str>, reference: &str) -> Option<NamespacedName> {
     let (namespace, name) = match reference.split_once('/') {
         Some((namespace, name)) => (namespace.into(), name),

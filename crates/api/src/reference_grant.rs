@@ -12,7 +12,7 @@ use crate::object::resource;
 /// A ReferenceGrant. It has no status.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ReferenceGrant {
-    /// The metadata; its namespace is the one that references may point into.
+    /// The metadata. References may point into its namespace.
     #[serde(rename = "metadata")]
     pub meta: Meta,
     /// The spec.

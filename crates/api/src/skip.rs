@@ -1,4 +1,4 @@
-//! When a field is left out.
+//! Whether a field is omitted when serialized.
 
 /// Whether a field has its type's default value.
 pub(crate) fn is_default<T: Default + PartialEq>(value: &T) -> bool {

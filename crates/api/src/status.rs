@@ -60,7 +60,7 @@ pub enum ObjectStatus {
     HttpProxy(Arc<HttpProxyStatus>),
     /// Of an Ingress.
     Ingress(Arc<IngressStatus>),
-    /// Of a kind with nothing but conditions: ExtensionService and TLSCertificateDelegation.
+    /// Of a kind with only conditions, such as ExtensionService and TLSCertificateDelegation.
     Conditions(Arc<ConditionsStatus>),
 }
 
@@ -136,7 +136,7 @@ impl ObjectStatus {
                     ),
                     StatusField::Conditions(&status.conditions),
                 ];
-                // Unknown addresses are left as they are, as for an Ingress.
+                // Unknown addresses leave the stored ones unchanged, as for an Ingress.
                 let addresses = status.load_balancer.as_ref();
                 if addresses.is_none_or(|addresses| !addresses.ingress.is_empty()) {
                     fields.push(value("loadBalancer", addresses));

@@ -55,7 +55,7 @@ pub struct TracingConfig {
     /// The share of new traces that are sampled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sampling_rate: Option<Fraction>,
-    /// Sampling of requests that belong to a trace already.
+    /// Sampling of requests that already belong to a trace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent_based_sampling: Option<ParentBasedSampling>,
     /// The resource attribute `service.name`.
@@ -98,7 +98,7 @@ pub struct TracingProvider {
     pub headers: Vec<HttpHeader>,
 }
 
-/// Sampling of requests that belong to a trace already.
+/// Sampling of requests that already belong to a trace.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ParentBasedSampling {

@@ -1,4 +1,4 @@
-//! TLSCertificateDelegation: lets HTTPProxies and Ingresses of other namespaces use Secrets.
+//! TLSCertificateDelegation: lets HTTPProxies and Ingresses in other namespaces use Secrets.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::condition::ConditionsStatus;
 use crate::meta::Meta;
 use crate::object::resource;
 
-/// Lets HTTPProxies and Ingresses of other namespaces use Secrets of this one.
+/// Lets HTTPProxies and Ingresses in other namespaces use Secrets in this one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TLSCertificateDelegation {
@@ -19,7 +19,7 @@ pub struct TLSCertificateDelegation {
     pub meta: Meta,
     /// The Secrets and the namespaces that may use them.
     pub spec: TlsCertificateDelegationSpec,
-    /// What Sesame has made of the spec.
+    /// The status, as reported by Sesame.
     #[serde(default, skip_serializing_if = "ConditionsStatus::is_empty")]
     pub status: ConditionsStatus,
 }
@@ -47,7 +47,7 @@ pub struct CertificateDelegation {
     /// The name of the Secret, in the TLSCertificateDelegation's namespace.
     #[cfg_attr(feature = "schema", schemars(length(min = 1, max = 253)))]
     pub secret_name: Arc<str>,
-    /// The namespaces that may use the Secret; `*` stands for all.
+    /// The namespaces that may use the Secret; `*` means all.
     #[cfg_attr(
         feature = "schema",
         schemars(length(max = 1024), inner(length(min = 1, max = 63)))

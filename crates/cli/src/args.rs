@@ -63,9 +63,9 @@ pub(crate) enum Command {
 /// `sesame local`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Each Gateway gets its own Envoy, on a loopback address of its own (127.0.0.1, 127.0.0.2 ...) or on the addresses in \
-spec.addresses. All Ingresses and HTTPProxies share one more Envoy, the default fleet, on ports 80 and 443 of an \
-address of its own. The GatewayClass and the ingress class `sesame` exist by default. Errors in objects appear in their statuses, errors in \
+Each Gateway gets its own Envoy, on its own loopback address (127.0.0.1, 127.0.0.2 ...) or on the addresses in \
+spec.addresses. All Ingresses and HTTPProxies share another Envoy, the default fleet, on ports 80 and 443 of its \
+own address. The GatewayClass and the ingress class `sesame` exist by default. Errors in objects appear in their statuses, errors in \
 files as file:line:column; all other objects are served. Ctrl-C drains and stops the Envoys; a second Ctrl-C kills \
 them.
 
@@ -159,7 +159,7 @@ pub(crate) enum LogFormat {
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Errors in files are printed to standard error as file:line:column: message. All other objects are translated, and the \
-exit status is 1. Problems of Ingresses are printed there too, since an Ingress's status has no place for them.
+exit status is 1. Problems of Ingresses are printed there too, since an Ingress's status has no field for them.
 
 Examples:
   sesame translate examples/quickstart
@@ -208,14 +208,14 @@ pub(crate) struct IngressArgs {
         conflicts_with = "config"
     )]
     root_namespaces: Vec<String>,
-    /// Secret with the certificate for TLS connections that name no host or an unknown one. They reach only the hosts
-    /// of HTTPProxies that enable it
+    /// Secret with the certificate for TLS connections with no SNI or an unknown server name. They reach only the hosts
+    /// of HTTPProxies that enable this certificate
     #[arg(long, value_name = "NAMESPACE/NAME", value_parser = secret_name, conflicts_with = "config")]
     fallback_certificate: Option<NamespacedName>,
-    /// ExtensionService that enforces the global rate limits of HTTPProxies [default: none; such limits are errors]
+    /// ExtensionService that enforces the global rate limits of HTTPProxies [default: none; global rate limits are errors]
     #[arg(long, value_name = "NAMESPACE/NAME", value_parser = namespaced_name, conflicts_with = "config")]
     rate_limit_service: Option<NamespacedName>,
-    /// Domain of the descriptors that the rate limit service gets
+    /// Domain of the descriptors sent to the rate limit service
     #[arg(long, value_name = "DOMAIN", default_value = sesame_control::RATE_LIMIT_DOMAIN,
           value_parser = NonEmptyStringValueParser::new(), requires = "rate_limit_service")]
     rate_limit_domain: String,
@@ -228,7 +228,7 @@ pub(crate) struct IngressArgs {
     /// Respond to rejected gRPC calls with RESOURCE_EXHAUSTED instead of UNAVAILABLE
     #[arg(long, requires = "rate_limit_service")]
     rate_limit_resource_exhausted: bool,
-    /// Read the objects of Contour, of API group projectcontour.io, and its annotations as Sesame's own
+    /// Read Contour's objects (API group projectcontour.io) and annotations as Sesame's own
     #[arg(long, value_name = "MODE", value_enum, default_value = "off", num_args = 0..=1, require_equals = true,
           default_missing_value = "read")]
     contour_compat: ContourMode,
@@ -430,7 +430,7 @@ fn loopback_address(text: &str) -> Result<SocketAddr, String> {
         .map_err(|_| "expected IP:PORT, for example 127.0.0.1:8081".to_owned())?;
     if !address.ip().is_loopback() {
         let message = "the admin pages show all configuration without authentication, so they need a loopback address, \
-                       for example 127.0.0.1:8081; from elsewhere, reach it with `kubectl port-forward` or `ssh -L`";
+                       for example 127.0.0.1:8081; to reach them from elsewhere, use `kubectl port-forward` or `ssh -L`";
         return Err(message.to_owned());
     }
     Ok(address)

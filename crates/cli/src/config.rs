@@ -1,6 +1,6 @@
-//! The instance's SesameConfiguration, if it is a file.
+//! The instance's SesameConfiguration, read from a file.
 //!
-//! In: the path. Out: the object and the settings in it, or all errors with their places.
+//! In: the path. Out: the object and the settings in it, or all errors with their locations.
 
 use std::path::{Path, PathBuf};
 
@@ -27,7 +27,7 @@ pub(crate) fn read(file: &Path) -> Result<SesameConfiguration> {
     }
 }
 
-/// The settings in a configuration. What it doesn't say is as in `started`.
+/// The settings in a configuration. Those that it doesn't set are the ones in `started`.
 pub(crate) fn settings(
     file: &Path,
     started: &Settings,

@@ -89,7 +89,7 @@ fn config(args: &ServeArgs, configuration: Option<&SesameConfiguration>) -> Resu
     let watched = &args.watch_namespaces;
     if args.configuration.is_some() && !watched.is_empty() && !watched.contains(&args.namespace) {
         bail!(
-            "--configuration: the namespace {0} isn't watched, so changes wouldn't be seen; add {0} to --watch-namespaces",
+            "--configuration: the namespace {0} isn't watched, so changes would be missed; add {0} to --watch-namespaces",
             args.namespace
         );
     }

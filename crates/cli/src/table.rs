@@ -41,7 +41,7 @@ pub(crate) fn draw(overview: &Overview, colour: bool, width: Option<u16>, rows: 
         ],
     );
     out.push_str(&problems);
-    // Without Gateways, an empty table would only hide the others.
+    // If there are Ingresses but no Gateways, an empty table of Gateways would only take space.
     let has_ingresses = !overview.ingresses.is_empty();
     if !listeners.is_empty() || !has_ingresses {
         out.push_str(&gateways(&listeners, upper, width, colour));
@@ -231,7 +231,7 @@ fn ingresses(
     finish(&table, more, false, "")
 }
 
-/// The first two names, and the number of remaining ones, with `more` that aren't listed.
+/// The first two names, and the number of the remaining ones, including `more` unlisted ones.
 fn first_names(names: &[impl AsRef<str>], more: usize) -> String {
     let named: Vec<&str> = names.iter().take(2).map(AsRef::as_ref).collect();
     match names.len().saturating_sub(2) + more {

@@ -81,7 +81,7 @@ fn report(snapshot: &Snapshot) {
     }
 }
 
-/// Prints what is wrong with objects whose status has no place for it.
+/// Prints the problems that the objects' statuses have no field for.
 fn report_notices(translation: &Translation) {
     for (object, notices) in &translation.notices {
         for error in &notices.errors {
@@ -106,7 +106,7 @@ fn sets_of(snapshot: &Snapshot, gateway: &NamespacedName) -> BTreeSet<ObjectKey>
         .collect()
 }
 
-/// Keeps only what belongs to one Gateway and its ListenerSets.
+/// Keeps only the outputs of one Gateway and its ListenerSets.
 fn filter_by_gateway(
     translation: &mut Translation,
     gateway: &NamespacedName,

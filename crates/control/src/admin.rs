@@ -1,7 +1,7 @@
 //! Admin pages: health, state and metrics of Sesame.
 //!
-//! In: HTTP requests, on an address that the user chose. Out: JSON, and text for Prometheus. The pages change nothing,
-//! show no private key and read no request's body.
+//! In: HTTP requests, on an address that the user chose. Out: JSON, and text for Prometheus. The pages are read-only,
+//! show no private keys and ignore request bodies.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -91,8 +91,8 @@ pub(crate) async fn serve(listener: TcpListener, router: Router) {
     sesame_http::serve(incoming, LIMITS, TowerToHyperService::new(router)).await;
 }
 
-/// Rejects requests with another Host. A web page can make the user's browser send them, by resolving its own name to a
-/// loopback address (DNS rebinding).
+/// Rejects requests with another Host, to prevent DNS rebinding: a web page could resolve its own name to a loopback
+/// address and make the user's browser send requests to it.
 async fn only_loopback_hosts(request: Request, next: Next) -> Response {
     if has_loopback_host(request.headers()) {
         return next.run(request).await;

@@ -88,9 +88,9 @@ fn chain(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// Gateways, ListenerSets, routes, Ingresses, HTTPProxies and ExtensionServices with their statuses. `ingress_class` is the name of the
-/// ingress class that Sesame implements: Ingresses and HTTPProxies of other controllers aren't included. `contour`: Contour's objects are
-/// included.
+/// Gateways, ListenerSets, routes, Ingresses, HTTPProxies and ExtensionServices with their statuses. `ingress_class` is
+/// the name of the ingress class that Sesame implements: Ingresses and HTTPProxies of other controllers aren't included.
+/// `contour` includes Contour's objects.
 ///
 /// # Errors
 /// If no API server is configured, or a request fails.
@@ -130,7 +130,7 @@ pub async fn status_store(
 struct Classes {
     /// The name in the settings.
     name: Arc<str>,
-    /// This name, and those of the IngressClasses with Sesame as their controller.
+    /// This name, and those of the IngressClasses whose controller is Sesame.
     names: BTreeSet<Arc<str>>,
     /// Whether one of them is a default class.
     default: bool,
@@ -161,7 +161,7 @@ impl Classes {
         ours
     }
 
-    /// Whether an object isn't another ingress controller's.
+    /// Whether an object doesn't belong to another ingress controller.
     fn include(&self, object: &Object) -> bool {
         match object {
             Object::Ingress(ingress) => {

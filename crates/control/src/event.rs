@@ -67,7 +67,7 @@ pub enum RunEvent {
         /// Number of omitted changes.
         more: usize,
     },
-    /// What is wrong with objects whose status has no place for it has changed.
+    /// Notices, the problems that no status has a field for, were added or solved.
     Notices {
         /// The revision.
         revision: u64,
@@ -78,7 +78,7 @@ pub enum RunEvent {
         /// Number of omitted notices.
         more: usize,
     },
-    /// A fleet without a Gateway that would report it has a problem.
+    /// The problem of a fleet without a Gateway, which no status reports, has changed.
     FleetProblem {
         /// The fleet.
         gateway: String,
@@ -95,7 +95,7 @@ pub enum RunEvent {
         /// 1 for the first start, plus one for each restart.
         attempt: u32,
     },
-    /// An Envoy process that served hangs. It is killed and restarted.
+    /// An Envoy process that was serving no longer responds. It is killed and restarted.
     EnvoyHung {
         /// Its Gateway, or `default` for the default fleet.
         gateway: String,

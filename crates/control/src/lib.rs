@@ -49,7 +49,7 @@ pub use sesame_model::{FleetId, Port};
 pub use sesame_sources::files;
 /// The settings in a SesameConfiguration.
 pub use sesame_translate::configuration::settings as configured_settings;
-/// What is wrong with a field.
+/// A problem with a field.
 pub use sesame_translate::problem::FieldError;
 /// The settings of a translation, and their defaults.
 pub use sesame_translate::settings::{

@@ -1,5 +1,5 @@
-//! A local run: files are the source, and every Gateway has an Envoy process on this machine, as have all objects without
-//! a Gateway together.
+//! A local run: objects come from files. Each Gateway has an Envoy process on this machine, and all objects without a
+//! Gateway share another one.
 //!
 //! In: settings. Out: running Envoys, a [`StatusStore`], [`RunEvent`]s. Dropping the run stops everything it started.
 
@@ -46,7 +46,7 @@ pub use crate::running::RunError;
 
 /// Capacity of the translator's message queue; senders wait when it is full.
 const MESSAGES: usize = 4096;
-/// Capacity of the event queue; a slow receiver gets the number of events that it missed.
+/// Capacity of the event queue; a slow receiver gets the number of events it missed.
 const EVENTS: usize = 4096;
 /// Time limit for an Envoy to replace a listener.
 const LISTENER_REPLACEMENT: Duration = Duration::from_secs(5);
@@ -126,7 +126,7 @@ pub struct Local {
     supervisor: Arc<Supervisor>,
     /// See [`TranslatorOutputs::shutdown`].
     shutdown: CancellationToken,
-    /// Closed once all events of processes have been forwarded.
+    /// Closed once all process events have been forwarded.
     forwarded: oneshot::Receiver<()>,
     stop: CancellationToken,
     running: Running,
@@ -306,7 +306,8 @@ impl Local {
         self.running.failed().await
     }
 
-    /// Drains all Envoys in parallel and removes all files of the run. All events of processes have been sent when it completes.
+    /// Drains all Envoys in parallel and removes all files of the run. When it completes, all process events have been
+    /// sent.
     pub async fn shutdown(self) {
         self.shutdown.cancel();
         self.supervisor.shutdown().await;

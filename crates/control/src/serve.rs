@@ -1,7 +1,7 @@
 //! A replica in a cluster: objects come from the API server, statuses are written back to it, and Envoys are pods.
 //!
-//! In: settings. Out: discovery over mutual TLS for every Envoy, from every replica; and from the leader, statuses and
-//! the objects that run Envoys. Failures are retried. While the API server is unavailable, Envoys keep their
+//! In: settings. Out: every replica serves xDS over mutual TLS to every Envoy; the leader writes statuses and the
+//! objects that run Envoys. Failures are retried. While the API server is unavailable, Envoys keep their
 //! configuration.
 
 mod addresses;
@@ -47,8 +47,8 @@ pub struct ServeConfig {
     pub replica: String,
     /// The namespaces to watch; `None` means all.
     pub watch_namespaces: Option<Vec<String>>,
-    /// The settings of the translation at the start; `ipv6` is replaced by what this node has. If they are from a
-    /// SesameConfiguration in the cluster, or in `configuration_file`, they follow its changes.
+    /// The initial settings of the translation; `ipv6` is replaced by whether this node has IPv6. Settings from a
+    /// SesameConfiguration, in the cluster or in `configuration_file`, follow its changes.
     pub settings: Settings,
     /// The file with the SesameConfiguration, which is watched; `None` if it is an object, or if there is none.
     pub configuration_file: Option<PathBuf>,
@@ -128,9 +128,9 @@ pub enum Envoys {
         envoy_image: String,
         /// Sesame's own image, for the sidecar of each Envoy.
         sidecar_image: String,
-        /// The DNS name through which pods reach [`ServeConfig::xds`]; `None` means that of [`SERVICE`].
+        /// The DNS name through which pods reach [`ServeConfig::xds`]; `None` means the name of [`SERVICE`].
         xds_host: Option<String>,
-        /// Its port; `None` means that of [`ServeConfig::xds`].
+        /// Its port; `None` means the port of [`ServeConfig::xds`].
         xds_port: Option<u16>,
     },
     /// Envoys run outside Sesame (unmanaged), with the output of `sesame bootstrap`. They are one fleet, which serves

@@ -202,8 +202,8 @@ impl StatusStore {
         (added, gone)
     }
 
-    /// Takes the unreported notices of an object: the first one after `last`, or else the first one of all, so that an
-    /// object whose notices change all the time doesn't delay others. Empty if there are none.
+    /// Takes the unreported notices of one object: the first object after `last`, or else the first of all, so that an
+    /// object with constantly changing notices doesn't starve others. Empty if there are none.
     pub(crate) fn take_unreported(&self, last: Option<&ObjectKey>) -> BTreeSet<NoticeView> {
         self.write(|inner| {
             let after = (
@@ -218,12 +218,12 @@ impl StatusStore {
         })
     }
 
-    /// Waits until there are new unreported notices. For one caller at a time.
+    /// Waits until there are new unreported notices. Supports one caller at a time.
     pub(crate) async fn new_notices(&self) {
         self.new_notices.notified().await;
     }
 
-    /// The notices of all objects, sorted by object; of each object, errors first.
+    /// The notices of all objects, sorted by object; within an object, errors first.
     pub fn notices(&self) -> Vec<NoticeView> {
         self.read(|inner| {
             let entries = inner.entries.iter();

@@ -24,7 +24,7 @@ pub struct Translation {
     pub fleets: BTreeMap<FleetId, Resources>,
     /// The status of each object, sorted by kind, namespace and name, without transition times.
     pub statuses: Vec<StatusView>,
-    /// What is wrong with objects whose status has no place for it.
+    /// The problems that an object's status has no field for.
     pub notices: BTreeMap<ObjectKey, Notices>,
 }
 

@@ -100,7 +100,7 @@ pub(crate) struct TranslatorOutputs {
     pub(crate) pod_services: Option<PodServiceWriter>,
     /// Time limit for Envoys to replace a listener and drain its connections.
     pub(crate) drain: Duration,
-    /// Cancelled when shutdown begins: from then on the translator ends, and Envoy exits are expected.
+    /// Cancelled when shutdown begins: the translator ends, and Envoy exits are expected.
     pub(crate) shutdown: CancellationToken,
 }
 

@@ -1,3 +1,3 @@
 #!/bin/sh
-# A stand-in for Envoy, whose xDS stream the test speaks: it runs until it is stopped.
+# Stands in for Envoy, whose xDS client is in the test: runs until it is stopped.
 exec sleep 600

@@ -350,7 +350,7 @@ async fn admin_pages_show_the_state() {
     assert!(page("/debug/engine").await.json()["rows"].as_u64() > Some(1));
     assert_eq!(page("/problems").await.json(), serde_json::json!([]));
     assert_eq!(page("/nothing").await.status, 404);
-    // By a name that resolves to this address, but isn't localhost.
+    // The Host may resolve to this address, but isn't localhost.
     for path in ["/status", "/metrics", "/nothing"] {
         let request = Request::get("rebound.example", path);
         assert_eq!(send(admin, &request).await.unwrap().status, 403, "{path}");

@@ -50,9 +50,10 @@
 //!
 //! Each key is interned once per table or index and identified by a slot (`slots`); a slot that can be read
 //! is a *subject*. A stage has a *node* for each source key, with the same slot number. Reads, except those of
-//! the source's own row, are edges between nodes and subjects, in one arena, linked into a list per subject and a list per node (`edges`).
-//! So replacing a node's reads costs O(its reads), however many other nodes read the same subjects. Slots
-//! are freed only at the end of a commit, so a slot never changes its key within one.
+//! the source's own row, are edges between nodes and subjects, in one arena, linked into a list per subject
+//! and a list per node (`edges`). So replacing a node's reads costs O(its reads), however many other nodes
+//! read the same subjects. Slots are freed only at the end of a commit, so a slot never changes its key
+//! within one.
 //!
 //! Keys come from untrusted objects, so they are hashed with std's randomly seeded hasher; internal ids use
 //! a faster one. No output depends on hash order.

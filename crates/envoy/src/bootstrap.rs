@@ -113,8 +113,8 @@ pub fn bootstrap(options: &BootstrapOptions) -> pb::Bootstrap {
     }
 }
 
-/// Waits for the first response without a timeout. By default, an Envoy without any listeners becomes ready after 15
-/// s, and a rollout would continue.
+/// Waits for the first response without a timeout. By default, an Envoy becomes ready after 15 s even without
+/// listeners, and a rollout would continue.
 fn without_timeout(source: core::ConfigSource) -> core::ConfigSource {
     core::ConfigSource {
         initial_fetch_timeout: Some(wire::duration(Duration::ZERO)),

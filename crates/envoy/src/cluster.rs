@@ -38,22 +38,22 @@ use crate::{endpoint, names, secret, wire};
 pub(crate) const TLS_SOCKET: &str = "envoy.transport_sockets.tls";
 /// Key of a cluster's HTTP options.
 pub(crate) const HTTP_OPTIONS: &str = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions";
-/// The operating system's CA bundle: in the image, on Debian, and on Alpine. If it doesn't exist, Envoy rejects the
-/// cluster, so that requests fail.
+/// The path of the operating system's CA bundle in the Envoy image, on Debian and on Alpine. If it doesn't exist, Envoy
+/// rejects the cluster, so requests fail.
 const SYSTEM_AUTHORITIES: &str = "/etc/ssl/certs/ca-certificates.crt";
 
-/// The minimum time for which an answer is used, whatever its TTL.
+/// The minimum time between DNS lookups, regardless of the answer's TTL.
 const MIN_REFRESH: Duration = Duration::from_secs(5);
 
-/// Limits of a cluster whose requests may be lost. They bound the memory for requests to a slow backend.
+/// Limits of a best-effort cluster. They bound the memory for requests to a slow backend.
 const BEST_EFFORT_REQUESTS: u32 = 128;
 const BEST_EFFORT_DURATION: Duration = Duration::from_secs(10);
 
 /// The cluster for a key.
 ///
-/// Without settings, load balancing uses least request, and circuit breakers trip only if requests may be lost, or for
-/// a limit on retries: Envoy's defaults (1,024 connections and requests, 3 concurrent retries) would turn load into errors that no object
-/// configures.
+/// Without settings, load balancing uses least request, and circuit breakers trip only for best-effort clusters and
+/// for a limit on retries: Envoy's defaults (1,024 connections and requests, 3 concurrent retries) would turn load
+/// into errors that no object configures.
 pub fn cluster(key: &ClusterKey, cluster: &Cluster) -> pb::Cluster {
     let best_effort = key.is_best_effort();
     let settings = cluster.connections.as_deref();
@@ -92,7 +92,7 @@ pub fn cluster(key: &ClusterKey, cluster: &Cluster) -> pb::Cluster {
     out
 }
 
-/// The cluster of forwarded connections: the one at `to`, with its endpoints, under another name.
+/// The cluster for forwarded connections: the cluster `to`, with the same endpoints, under another name.
 pub fn destination(key: &DestinationKey, to: &ClusterKey, cluster: &Cluster) -> pb::Cluster {
     let mut out = self::cluster(to, cluster);
     let service = std::mem::replace(&mut out.name, names::destination(key));
@@ -136,7 +136,7 @@ pub(crate) fn by_locality() -> pb::cluster::CommonLbConfig {
 ///
 /// - All addresses are one endpoint: Envoy tries them in turn for each connection, and open connections stay when the
 ///   answer changes, as it does with every lookup of a large service.
-/// - The name is absolute. A resolver's search domains would find Services of other namespaces by names such as `db.shop`.
+/// - The name is absolute: with search domains, a name such as `db.shop` could resolve to another namespace's Service.
 /// - Until the first answer, requests get 503. If the cluster waited for it, a name whose servers don't respond would
 ///   delay all changes of the fleet.
 fn with_dns(name: String, host: &ExternalHost) -> pb::Cluster {
@@ -185,8 +185,8 @@ fn with_dns(name: String, host: &ExternalHost) -> pb::Cluster {
 
 /// Circuit breakers that trip only at these limits.
 ///
-/// The budget has no interval: Envoy would compare the retries in progress with all requests of the interval, so that fast
-/// retries would never exceed it.
+/// The retry budget has no interval: with one, Envoy compares the retries in progress with all requests of the
+/// interval, so fast retries never exceed it.
 fn circuit_breakers(limits: &ConnectionLimits, retries: Option<RetryLimit>) -> pb::CircuitBreakers {
     let or_none = |limit: Option<u32>| wire::uint32(limit.unwrap_or(u32::MAX));
     let per_endpoint = limits.connections_per_endpoint;
@@ -215,7 +215,7 @@ fn circuit_breakers(limits: &ConnectionLimits, retries: Option<RetryLimit>) -> p
     }
 }
 
-/// `None` for bytes, and for Envoy's default, HTTP/1.1, unless the options are `needed`.
+/// `None` for protocols other than HTTP, and for HTTP/1.1 (Envoy's default) unless options are `needed`.
 fn http_options(cluster: &Cluster, needed: bool) -> Option<http::HttpProtocolOptions> {
     use http::http_protocol_options::explicit_http_config::ProtocolConfig;
     use http::http_protocol_options::{

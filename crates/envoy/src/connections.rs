@@ -17,11 +17,11 @@ use tcp::tcp_proxy::{ClusterSpecifier, WeightedCluster};
 
 use crate::{names, wire};
 
-/// Connections without a byte in either direction are closed after this time, which is longer than idle connections of
-/// databases usually live. Otherwise, those of clients that have vanished would stay forever.
+/// Idle timeout of a connection, longer than the usual lifetime of idle database connections. Without it, connections
+/// of vanished clients would stay open forever.
 const IDLE: Duration = Duration::from_hours(24);
 
-/// Envoy tries several endpoints before it closes a connection.
+/// Maximum number of endpoints that Envoy tries before it closes a connection.
 const CONNECT_ATTEMPTS: u32 = 3;
 
 /// Filters that forward connections to a cluster, which may not exist.
@@ -31,7 +31,7 @@ pub(crate) fn to_cluster(key: &ListenerKey, cluster: String) -> Vec<Filter> {
 
 /// Filters that forward a connection to the destination with its server name, in lowercase.
 pub(crate) fn by_server_name(key: &ListenerKey) -> Vec<Filter> {
-    // The TCP proxy prefers this cluster to its own.
+    // Overrides the TCP proxy's own cluster.
     let cluster = wire::filter_state(
         "envoy.tcp_proxy.cluster",
         names::destination_by_server_name(key),

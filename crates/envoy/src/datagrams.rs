@@ -2,9 +2,8 @@
 //!
 //! In: [`Datagrams`]. Out: a listener filter, a `Cluster` and a `ClusterLoadAssignment`.
 //!
-//! Replacing a UDP listener or its cluster ends all sessions. So neither depends on routes: the cluster is named after
-//! the port and never changes, and its endpoints carry the weights of the backends. An endpoint that stays keeps its
-//! sessions.
+//! Replacing a UDP listener or its cluster ends all sessions. Therefore neither depends on routes: the cluster is named
+//! after the port and never changes, and backend weights are in its endpoints. Remaining endpoints keep their sessions.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -23,8 +22,8 @@ use crate::cluster::{by_locality, with_eds};
 use crate::endpoint::{locality, share};
 use crate::names;
 
-/// Datagrams can't be sent to this address. Envoy would choose a locality without endpoints for no session, whatever
-/// its weight.
+/// An endpoint to which datagrams can't be sent, for the sessions to drop. A locality without endpoints would get no
+/// sessions, whatever its weight.
 const NOWHERE: Endpoint = Endpoint {
     address: IpAddr::V4(Ipv4Addr::LOCALHOST),
     port: 0,

@@ -26,13 +26,13 @@ pub fn endpoints(key: &ClusterKey, endpoints: &Endpoints) -> pb::ClusterLoadAssi
     }
 }
 
-/// The locality of a share. If two Services have an endpoint in common, Envoy takes it for the first of them only.
+/// The locality of a share. If two Services have a common endpoint, Envoy uses it only for the first.
 pub(crate) fn share(share: &EndpointShare) -> pb::LocalityLbEndpoints {
     let name = names::cluster(&share.cluster);
     locality(name, share.weight, &share.endpoints)
 }
 
-/// An endpoint whose locality changes loses its sessions, so the name is that of the backend.
+/// An endpoint whose locality changes loses its sessions, so a locality is named after its backend.
 pub(crate) fn locality(
     name: String,
     weight: u32,

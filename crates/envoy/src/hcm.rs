@@ -1,11 +1,11 @@
 //! The HTTP connection manager.
 //!
-//! In: a route table's name, whether it is sharded, a listener's hostname, what backends get of clients'
-//! certificates, and how requests are traced. Out: `HttpConnectionManager`. It must not depend on routes or certificates.
+//! In: a route table's name, whether it is sharded, a listener's hostname, the parts of client certificates to forward,
+//! and tracing settings. Out: `HttpConnectionManager`. It must not depend on routes or certificates.
 //!
-//! **These bytes are frozen**: apart from three names, the shards, tracing and the parts of clients' certificates, they
-//! are the same in all listeners, because changing a listener closes its connections. So every filter that a route may
-//! need is present but disabled, and routes enable the filters they use.
+//! **These bytes are frozen**: apart from three names, the shards, tracing and the forwarded parts of client
+//! certificates, they are the same in all listeners, because changing a listener closes its connections. So every
+//! filter that a route may need is present but disabled, and routes enable the filters they use.
 
 use std::time::Duration;
 
@@ -31,21 +31,21 @@ use crate::{names, route, tracing, wire};
 
 /// The CORS filter; routes enable it.
 pub(crate) const CORS: &str = "envoy.filters.http.cors";
-/// The filter for the check of a route, unless it has context entries; routes enable it.
+/// The authorization filter for a route's check without context entries; routes enable it.
 pub(crate) const ROUTE_AUTH: &str = "auth.route";
-/// The filter for clients' addresses; routes enable it.
+/// The filter that restricts client addresses; routes enable it.
 pub(crate) const SOURCES: &str = "envoy.filters.http.rbac";
-/// The filter for the rate of requests; routes enable it.
+/// The local rate limit filter; routes enable it.
 pub(crate) const RATE: &str = "envoy.filters.http.local_ratelimit";
 /// The filter that sets which token a route requires; routes enable it.
 pub(crate) const JWT_PROVIDER: &str = "jwt.provider";
 /// The filter for JSON Web Tokens; hosts enable it.
 pub(crate) const JWT: &str = "jwt";
-/// The filter for limits that a service enforces; routes enable it.
+/// The filter for rate limits that a service enforces; routes enable it.
 pub(crate) const GLOBAL_RATE: &str = "rate.global";
 /// The session persistence filter; routes enable it.
 pub(crate) const STATEFUL_SESSION: &str = "envoy.filters.http.stateful_session";
-/// The filter that sets which cookies of a response change; targets enable it.
+/// The filter that selects the response cookies to change; targets enable it.
 pub(crate) const COOKIE_CHANGES: &str = "cookies.changes";
 /// The filter that changes cookies; route tables enable it.
 pub(crate) const COOKIES: &str = "cookies";
@@ -81,8 +81,8 @@ pub(crate) const LISTENER_HEADER: &str = "x-sesame-listener";
 /// host is ignored. The client's address is the connection's: Envoy appends it to `x-forwarded-for` and removes
 /// `x-envoy-*` headers sent by clients. A backend's `server` header passes unchanged, and Envoy adds none.
 ///
-/// Envoy removes any `x-forwarded-client-cert` from a client. `forwarded` are the parts of the connection's certificate
-/// that the header gets instead.
+/// Envoy removes any `x-forwarded-client-cert` header sent by a client, and replaces it with the `forwarded` parts of
+/// the connection's certificate.
 pub(crate) fn connection_manager(
     stat_prefix: String,
     routes: Routes<'_>,
@@ -188,14 +188,14 @@ fn fetch_timeout(table: &RouteTableKey) -> Duration {
     Duration::from_secs(60 * 60) + Duration::from_nanos(hash >> 32)
 }
 
-/// The filter for a check of all requests to a host, by its place among them; hosts enable it.
+/// The authorization filter for a check of all requests to a host, by its position; hosts enable it.
 pub(crate) fn host_auth(place: usize) -> String {
     format!("auth.listener.{place}")
 }
 
-/// HTTP filters, in order. Preflight requests are answered whatever the limits on requests: browsers would report a
-/// rejected one as a CORS error. The limits come before authorization, which costs more, except for those of a service, which
-/// may depend on headers that the authorization sets. Responses pass through in the opposite order: backends' cookies change
+/// HTTP filters, in order. CORS comes before rate limits: browsers would report a rejected preflight request as a CORS
+/// error. Local rate limits come before routes' authorization, which costs more; a service's rate limits come after it,
+/// since they may depend on headers that it sets. Responses pass through in reverse order: backends' cookies change
 /// before the gateway adds its own.
 fn filters() -> Vec<pb::HttpFilter> {
     let of_hosts = (0..MAX_HOST_AUTH).map(host_auth);

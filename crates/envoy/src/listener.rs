@@ -155,7 +155,7 @@ fn filter_chain(chain: &Chain, filters: Vec<pb::Filter>) -> pb::FilterChain {
                 out.transport_socket = Some(transport_socket(context(termination, alpn)));
                 out.transport_socket_connect_timeout = Some(wire::duration(HANDSHAKE));
             }
-            // Without a transport socket, only the match keeps out connections without TLS.
+            // Without a transport socket, only the match rejects connections without TLS.
             TlsMode::Passthrough => {
                 out.filter_chain_match
                     .get_or_insert_default()
@@ -166,7 +166,7 @@ fn filter_chain(chain: &Chain, filters: Vec<pb::Filter>) -> pb::FilterChain {
     out
 }
 
-/// What is sent to backends about the certificates of a chain's clients.
+/// The parts of a chain's client certificates that are forwarded to backends.
 fn forwarded(chain: &Chain) -> Option<ForwardedCertificate> {
     match &chain.tls.as_ref()?.mode {
         TlsMode::Terminate(termination) => termination.clients.as_ref()?.forwarded,

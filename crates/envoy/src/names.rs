@@ -61,13 +61,13 @@ pub fn destination(key: &DestinationKey) -> String {
     key.to_string()
 }
 
-/// Whether a cluster is one that Envoy finds by a connection's port or server name, so that no route refers to it. The
-/// names of all others contain a colon.
+/// Whether Envoy selects a cluster by a connection's port or server name, so that no route refers to it. The names of
+/// all other clusters contain a colon.
 pub fn is_destination(cluster: &str) -> bool {
     !cluster.contains(':')
 }
 
-/// The name of the destination for the server name of a connection, as a format string.
+/// The name of the destination for a connection's server name, as a format string.
 pub(crate) fn destination_by_server_name(key: &ListenerKey) -> String {
     format!("{}/%REQUESTED_SERVER_NAME%", key.name())
 }

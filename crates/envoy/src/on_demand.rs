@@ -4,12 +4,12 @@
 //! selects the chain of a connection. It must not depend on the contents of certificates.
 //!
 //! Envoy compares all chains of a listener whenever one is added, about 0.25 ms each. Chains for exact server names
-//! that differ only in their certificate can be one: on the first handshake with a server name, Envoy requests the
+//! that differ only in their certificate can be merged: on the first handshake with a server name, Envoy requests the
 //! secret of that name, so adding a name changes no listener. The price is that TLS sessions can't be resumed.
 //!
-//! **Clients choose the names that Envoy requests.** Only connections whose server name consists of the characters of
-//! a hostname get to the chain: other secrets' names contain a slash or a colon, and a name that isn't valid UTF-8
-//! would end the xDS stream.
+//! **Clients choose the names that Envoy requests.** The chain accepts only connections whose server name consists of
+//! hostname characters: other secrets' names contain a slash or a colon, and a name that isn't valid UTF-8 would end
+//! the xDS stream.
 
 use std::collections::HashSet;
 
@@ -35,7 +35,7 @@ use crate::wire::{self, xds_extension};
 /// The name of the shared chain. Other chains are named after their server name, which contains no space.
 pub(crate) const CHAIN: &str = "on demand";
 
-/// The chains of a listener, some of which can share one.
+/// The chains of a listener, some of which can be merged.
 pub(crate) struct Shared<'a> {
     /// The server names of those that can, sorted, with their certificates.
     pub(crate) certificates: Vec<(&'a str, &'a CertificateKey)>,
@@ -45,12 +45,12 @@ pub(crate) struct Shared<'a> {
     pub(crate) others: Vec<&'a Chain>,
 }
 
-/// Maximum number of other chains on the port. Connections compare their server name with each of them.
+/// Maximum number of other chains on the port. Each connection's server name is compared with all of them.
 const MAX_OTHERS: usize = 64;
 
-/// Finds the chains that can share one. They serve HTTP, for an exact server name that no wildcard of the port covers,
-/// with one certificate and the default versions of TLS, and ask for no client certificate. `None` if there are none, if a chain of the port handles
-/// any server name, or if too many chains differ.
+/// Finds the chains that one chain can replace. They serve HTTP for an exact server name that no wildcard of the port
+/// covers, with one certificate and the default TLS versions, and request no client certificate. `None` if there are
+/// none, if a chain of the port handles any server name, or if too many chains differ.
 pub(crate) fn shared(listener: &Listener) -> Option<Shared<'_>> {
     let wildcards = listener.chains.iter().filter_map(Chain::server_name);
     let wildcards: HashSet<&str> = wildcards
@@ -121,7 +121,7 @@ pub(crate) fn context(alpn: &[&str]) -> tls::DownstreamTlsContext {
             )),
             ..Default::default()
         }),
-        // Envoy requires both: a session's ID doesn't depend on a requested certificate.
+        // Envoy requires both, since session IDs don't depend on the requested certificate.
         session_ticket_keys_type: Some(SessionTicketKeysType::DisableStatelessSessionResumption(
             true,
         )),

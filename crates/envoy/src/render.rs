@@ -39,7 +39,7 @@ static POOL: LazyLock<DescriptorPool> = LazyLock::new(|| {
     DescriptorPool::decode(bytes).expect("the built-in descriptors are valid")
 });
 
-/// Converts the bytes of a `google.protobuf.Any` to JSON for people: the type in `@type`, packed messages expanded,
+/// Converts the bytes of a `google.protobuf.Any` to human-readable JSON: the type in `@type`, packed messages expanded,
 /// fields sorted by name, private keys and credentials hidden, other bytes shown as text if they are UTF-8.
 ///
 /// # Errors

@@ -106,7 +106,7 @@ pub fn stages(b: &mut Builder, inputs: Inputs, options: Options) -> Encoded {
                     fleet: key.table.fleet.clone(),
                     port: Port::tcp(port),
                 };
-                // A port without a listener belongs to another server.
+                // Another server owns a port without a listener.
                 let moved = options.port_offset > 0 && reader.get(listeners, &listener).is_some();
                 port.saturating_add(if moved { options.port_offset } else { 0 })
             });

@@ -2,9 +2,8 @@
 //!
 //! In: [`Tracing`]. Out: its settings. It must not depend on the collector's cluster beyond its name.
 //!
-//! Envoy's samplers decide by the trace's ID. They can't sample a share of the requests whose parent is sampled. For
-//! such a share, the connection manager's overall sampling, by the request's ID, applies to all requests; otherwise it
-//! is off.
+//! Envoy's samplers decide by trace ID and can't sample a share of the requests whose parent is sampled. For such a
+//! share, the connection manager's overall sampling, by request ID, applies to all requests; otherwise it is off.
 
 use envoy_types::pb::envoy::config::core::v3 as core;
 use envoy_types::pb::envoy::config::trace::v3 as trace;
@@ -98,7 +97,7 @@ fn overall_sampling(sampling: Sampling) -> Option<u32> {
 
 fn sampler(sampling: Sampling) -> core::TypedExtensionConfig {
     let rate = match overall_sampling(sampling) {
-        // Overall sampling leaves this share of the requests.
+        // Compensates for overall sampling, which keeps this share of the requests.
         Some(share @ 1..) => sampling.rate.0.saturating_mul(10_000).div_ceil(share),
         _ => sampling.rate.0,
     };
@@ -151,7 +150,7 @@ fn custom_tag(attribute: &SpanAttribute) -> CustomTag {
     }
 }
 
-/// The command that yields a property.
+/// The format command for a property.
 fn format_of(property: SpanProperty) -> &'static str {
     match property {
         SpanProperty::Method => "%REQ(:METHOD)%",

@@ -107,7 +107,7 @@ pub(crate) fn any_value(type_url: &str, any: &Bytes) -> Bytes {
     rest
 }
 
-/// A secret with another name, as the bytes of a `google.protobuf.Any`. Of a field that occurs twice, the last counts.
+/// A secret with another name, as the bytes of a `google.protobuf.Any`. If a field occurs twice, the last one wins.
 pub(crate) fn renamed_secret(secret: &Bytes, name: &str) -> Bytes {
     let mut field = Vec::new();
     delimited(SECRET_NAME, name.as_bytes(), &mut field);

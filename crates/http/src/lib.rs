@@ -3,9 +3,9 @@
 //! In: connections, and a service that responds to requests. Out: responses. It limits connections, headers and time. It
 //! must not depend on what the responses contain.
 //!
-//! Each connection serves one request. At the limit of connections, a new one closes the oldest without a complete request;
-//! if more than half have one, it closes the oldest of all. A probe takes milliseconds, so slow clients displace only each
-//! other.
+//! Each connection serves one request. At the connection limit, a new connection displaces the oldest one without a
+//! complete request, or the oldest of all if more than half have one. A probe takes milliseconds, so slow clients displace
+//! only each other.
 
 use std::collections::VecDeque;
 use std::error::Error;
@@ -31,16 +31,15 @@ use tokio_stream::{Stream, StreamExt};
 pub const MAX_CONNECTIONS: usize = 256;
 /// The deadline for the headers of a request.
 pub const HEADER_TIMEOUT: Duration = Duration::from_secs(5);
-/// The maximum size of the headers of a request, in bytes. Larger ones get 431.
+/// The maximum size of the headers of a request, in bytes. Requests with larger ones get 431.
 pub const MAX_HEADERS: usize = 16 << 10;
 
-/// The queue of connections that are not accepted yet; the system's limit is usually the same. Beyond it, the client's
-/// system tries again after a second.
+/// The accept backlog; the system's limit is usually the same. Beyond it, the client's system retries after a second.
 const BACKLOG: u32 = 4096;
 /// The pause after a failed accept, such as when the process is out of file descriptors.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 
-/// The limits of a server that differ between servers.
+/// The limits that differ between servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// The maximum number of open connections.
@@ -52,13 +51,13 @@ pub struct Limits {
 /// Listens on an address. Must be called within a Tokio runtime.
 ///
 /// # Errors
-/// The address is in use, or not one of this machine.
+/// If the address is in use, or isn't local.
 pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = match address {
         SocketAddr::V4(_) => TcpSocket::new_v4()?,
         SocketAddr::V6(_) => TcpSocket::new_v6()?,
     };
-    // A restarted process can listen at once.
+    // A restarted process can bind the address immediately.
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
     socket.listen(BACKLOG)
@@ -151,7 +150,7 @@ impl Connections {
     fn close_one(&mut self) {
         let is_idle = |connection: &Connection| !connection.has_request.load(Ordering::Relaxed);
         let idle = self.by_age.iter().filter(|open| is_idle(open)).count();
-        // Enough room for idle ones gives each the time to send its request.
+        // Idle connections keep at least half of the slots, so that each has time to send its request.
         let oldest = match idle < self.max / 2 {
             true => 0,
             false => self.by_age.iter().position(is_idle).unwrap_or(0),

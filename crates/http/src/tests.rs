@@ -1,4 +1,4 @@
-//! Over real connections. The clock is paused: it advances to the next timer while all tasks wait, so no timeout takes
+//! Over real connections. The clock is paused: it advances to the next timer while all tasks wait, so timeouts take no
 //! time.
 
 use std::convert::Infallible;
@@ -35,7 +35,7 @@ async fn start() -> SocketAddr {
     address
 }
 
-/// A connection on which this has been sent.
+/// A connection after sending this text.
 async fn open(to: SocketAddr, text: &str) -> TcpStream {
     let mut stream = TcpStream::connect(to).await.unwrap();
     stream.write_all(text.as_bytes()).await.unwrap();
@@ -84,7 +84,7 @@ async fn slow_clients_close_no_connection_with_a_request() {
     }
     let closed = timeout(Duration::from_millis(50), rest(&mut waiting)).await;
     assert!(closed.is_err(), "{closed:?}");
-    // Other requests do.
+    // Complete requests displace it.
     for _ in 0..LIMITS.connections {
         slow.push(open(address, "GET /never HTTP/1.1\r\nhost: a\r\n\r\n").await);
         assert!(get(address).await.ends_with("hello"));

@@ -3,8 +3,8 @@ use std::time::Duration;
 
 use crate::{ClusterKey, HeaderChanges, List, TextMatch};
 
-/// The maximum number of checks of a [`VirtualHost`](crate::VirtualHost). Every listener has room for them, so that adding
-/// one doesn't change the listener.
+/// The maximum number of checks of a [`VirtualHost`](crate::VirtualHost). Every listener reserves room for that many, so
+/// that adding one doesn't change the listener.
 pub const MAX_HOST_AUTH: usize = 4;
 
 /// A check of requests by an external service. A request that the service denies gets the service's response.
@@ -14,11 +14,11 @@ pub struct ExternalAuth {
     pub cluster: ClusterKey,
     /// How the service is queried.
     pub protocol: AuthProtocol,
-    /// The part of the request's body that the service gets; `None`: nothing.
+    /// The part of the request's body that the service gets; `None` for nothing.
     pub body: Option<AuthBody>,
     /// The timeout of the check; zero for none.
     pub timeout: Duration,
-    /// Whether requests pass if the service fails. If false, they get 503.
+    /// Whether requests are allowed if the service fails. If false, they get 503.
     pub fail_open: bool,
     /// Changes to the request before the check. None with [`AuthProtocol::GrpcWithContext`].
     pub before: HeaderChanges,
@@ -43,11 +43,11 @@ pub enum AuthProtocol {
         /// The request headers that the service gets; never an empty list.
         request_headers: List,
     },
-    /// In the same way. The service gets all request headers, and these names and values; never empty. Only for routes, not
-    /// for virtual hosts.
+    /// Like [`AuthProtocol::Grpc`], but the service gets all request headers, and these names and values; never empty. Only
+    /// for routes, not for virtual hosts.
     GrpcWithContext(BTreeMap<String, String>),
-    /// By a copy of the request's head: status 200 permits the request. The service also gets the Host, the method, the
-    /// path, and the headers Content-Length and Authorization.
+    /// By sending a copy of the request's head; status 200 permits the request. The service also gets the Host, the method,
+    /// the path, and the headers Content-Length and Authorization.
     Http {
         /// Added in front of the path: empty, or with a leading slash and without a trailing one.
         path_prefix: String,

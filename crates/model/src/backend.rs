@@ -31,7 +31,7 @@ pub enum BackendName {
         /// Name of the XBackend.
         name: Arc<str>,
     },
-    /// A host outside the cluster, which no object stands for.
+    /// A host outside the cluster, without an object.
     Host(Arc<ExternalHost>),
     /// An ExtensionService: a weighted list of Services.
     ExtensionService {
@@ -65,7 +65,7 @@ impl ClusterKey {
         self.policy.as_ref()?.tls.as_ref()
     }
 
-    /// The CA certificates that verify the backend. They exist only if its TLS settings refer to some.
+    /// The CA certificates that verify the backend. They exist only if its TLS settings refer to any.
     pub fn trust_bundle(&self) -> Option<TrustBundleKey> {
         Some(match (self.tls()?, &self.backend) {
             (TlsSettings::Policy(policy), _) => TrustBundleKey::Policy(policy.clone()),
@@ -80,7 +80,8 @@ impl ClusterKey {
         })
     }
 
-    /// Whether Gateways present their client certificate: a backend with TLS settings of its own has its own.
+    /// Whether Gateways present their client certificate. A backend with its own TLS settings has its own client
+    /// certificate.
     pub fn takes_gateway_certificate(&self) -> bool {
         matches!(self.tls(), Some(TlsSettings::Policy(_)))
     }
@@ -91,7 +92,7 @@ impl ClusterKey {
         policy.is_some_and(|policy| policy.best_effort)
     }
 
-    /// The port of health checks, if it isn't that of requests.
+    /// The port for health checks, if it differs from that for requests.
     pub fn health_port(&self) -> Option<u16> {
         let settings = self.policy.as_ref()?.connections.as_ref()?;
         settings.health.as_ref()?.port
@@ -121,8 +122,8 @@ impl ClusterKey {
     }
 }
 
-/// How routes, policies or Gateways override connections to a Service. It is part of the cluster's key: a different policy
-/// means a different cluster, and neither cluster drains the other's connections.
+/// Overrides, by routes, policies or Gateways, for connections to a Service. Part of the cluster's key: a different
+/// policy means a different cluster, and neither cluster drains the other's connections.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClusterPolicy {
     /// Overrides the protocol of the Service's `appProtocol`.
@@ -134,7 +135,7 @@ pub struct ClusterPolicy {
     /// For requests that may be lost, such as exports of telemetry: their number and duration are limited, so that a
     /// slow backend costs a bounded amount of memory.
     pub best_effort: bool,
-    /// How endpoints are selected and checked, if not as by default.
+    /// How endpoints are selected and checked; `None` for the default.
     pub connections: Option<Arc<ConnectionSettings>>,
 }
 
@@ -156,7 +157,7 @@ pub enum TlsSettings {
 pub struct NamedAuthorities {
     /// The Secret with the CA certificates.
     pub authorities: CertificateKey,
-    /// The DNS names, one of which the certificate must have; the first is the SNI. Never empty.
+    /// The DNS names, of which the certificate must have at least one; the first is the SNI. Never empty.
     pub names: Vec<Arc<str>>,
 }
 
@@ -219,9 +220,9 @@ pub struct Cluster {
     pub protocol: Protocol,
     /// TLS settings; `None` for plaintext connections.
     pub tls: Option<Arc<UpstreamTls>>,
-    /// The limit on retries; `None` for only those of routes.
+    /// The limit on retries; `None` if only routes limit them.
     pub retries: Option<RetryLimit>,
-    /// How endpoints are selected and checked, if not as by default.
+    /// How endpoints are selected and checked; `None` for the default.
     pub connections: Option<Arc<ConnectionSettings>>,
 }
 
@@ -272,7 +273,7 @@ pub struct ExternalHost {
     pub families: AddressFamilies,
 }
 
-/// `example.com:443`, or `example.com:443,v4` with other addresses than all.
+/// `example.com:443`, or `example.com:443,v4` if not all addresses are used.
 impl fmt::Display for ExternalHost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let families = match self.families {
@@ -338,7 +339,7 @@ pub struct RetryLimit {
 pub struct UpstreamTls {
     /// The SNI; `None` for the request's host.
     pub server_name: Option<Arc<str>>,
-    /// How the endpoint's certificate is verified; `None`: not at all.
+    /// How the endpoint's certificate is verified; `None` for no verification.
     pub verification: Option<Verification>,
     /// The certificate to present if the endpoint requests one. It may be rotated at any time.
     pub client_certificate: Option<CertificateKey>,
@@ -347,9 +348,9 @@ pub struct UpstreamTls {
 /// How an endpoint's certificate is verified.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Verification {
-    /// The CAs, one of which must have issued the certificate.
+    /// The CAs; one of them must have issued the certificate.
     pub authorities: Authorities,
-    /// The names, one of which the certificate must have. Never empty.
+    /// The names, of which the certificate must have at least one. Never empty.
     pub names: Vec<CertificateName>,
 }
 
@@ -376,7 +377,7 @@ pub enum CertificateName {
 pub struct Endpoints {
     /// Sorted, without duplicates.
     pub endpoints: Vec<Endpoint>,
-    /// Those of the Services of an ExtensionService, which has no others. Sorted by cluster, without duplicates.
+    /// The endpoints of an ExtensionService's Services; it has no others. Sorted by cluster, without duplicates.
     pub shares: Box<[EndpointShare]>,
 }
 
@@ -398,6 +399,6 @@ pub struct Endpoint {
     pub address: IpAddr,
     /// The port of the Pod, not of the Service.
     pub port: u16,
-    /// That for health checks, if it is another one.
+    /// The port for health checks, if it differs.
     pub health_port: Option<u16>,
 }

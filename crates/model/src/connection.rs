@@ -1,4 +1,4 @@
-//! Settings of connections to backends that few backends have.
+//! Rarely used settings of connections to backends.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,9 +11,10 @@ pub struct ConnectionSettings {
     pub balancing: Option<Balancing>,
     /// Active health checks; `None` for none.
     pub health: Option<Arc<HealthCheck>>,
-    /// How the load of a new endpoint grows; `None`: at once. Without effect for random and hash balancing.
+    /// Slow start: how the load of a new endpoint grows; `None` for full load at once. No effect on random and hash
+    /// balancing.
     pub slow_start: Option<SlowStart>,
-    /// How long a connection may have no requests; zero for no limit, `None` for the default.
+    /// How long a connection may be idle, without requests; zero for no limit, `None` for the default.
     pub idle_timeout: Option<Duration>,
     /// Bounds on connections and requests; `None` for none.
     pub limits: Option<ConnectionLimits>,
@@ -24,28 +25,28 @@ pub struct ConnectionSettings {
 pub enum Balancing {
     /// One after the other.
     RoundRobin,
-    /// The one with fewer requests of two random ones.
+    /// Of two random endpoints, the one with fewer requests.
     LeastRequest,
-    /// Any.
+    /// A random one.
     Random,
-    /// By the route's [`HashPolicy`](crate::HashPolicy)s, such that few requests move when endpoints change.
+    /// By the route's [`HashPolicy`](crate::HashPolicy)s; few requests move when endpoints change.
     Hash,
 }
 
 /// A health check of endpoints.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HealthCheck {
-    /// An HTTP request; `None`: a TCP connection.
+    /// The HTTP request; `None` for a TCP connection.
     pub http: Option<HttpCheck>,
     /// The time between checks.
     pub interval: Duration,
-    /// The time limit of a check.
+    /// The timeout of a check.
     pub timeout: Duration,
     /// The number of failures after which an endpoint gets no requests.
     pub unhealthy: u32,
     /// The number of successes after which it gets requests again.
     pub healthy: u32,
-    /// The port of the check; `None` for that of requests.
+    /// The port to check; `None` for the port of requests.
     pub port: Option<u16>,
 }
 
@@ -56,7 +57,7 @@ pub struct HttpCheck {
     pub path: Arc<str>,
     /// The Host header; if empty, the name of the cluster.
     pub host: Arc<str>,
-    /// The statuses of healthy endpoints, as ranges without their ends; if empty, 200.
+    /// The statuses of healthy endpoints, as half-open ranges; if empty, 200.
     pub statuses: Vec<(u16, u16)>,
 }
 

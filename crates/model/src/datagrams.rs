@@ -1,7 +1,7 @@
 use crate::EndpointShare;
 
-/// The backends of a UDP port. They are no part of its [`Listener`](crate::Listener), so changing them ends no session
-/// but those with endpoints that are gone.
+/// The backends of a UDP port. They aren't part of its [`Listener`](crate::Listener), so a change ends only sessions
+/// with removed endpoints.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Datagrams {
     /// The backends' shares of sessions. Sorted by cluster, without duplicates.

@@ -3,8 +3,8 @@ use std::sync::Arc;
 
 use crate::ListenerKey;
 
-/// Identifies connections that are forwarded to one cluster. It is a resource of its own: a change of the cluster
-/// replaces no [`Chain`](crate::Chain).
+/// Identifies connections that are forwarded to one cluster. It is a separate resource, so that a change of the
+/// cluster doesn't replace a [`Chain`](crate::Chain).
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DestinationKey {
     /// The port, which is not a UDP port.

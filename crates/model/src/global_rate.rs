@@ -3,12 +3,12 @@ use std::time::Duration;
 
 use crate::{ClusterKey, HeaderMatch};
 
-/// Limits on the rate of requests that a service enforces for all Envoys together. Only forwarded requests are limited.
+/// Rate limits that a service enforces across all Envoys. Only forwarded requests are limited.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GlobalRate {
     /// The service.
     pub service: Arc<RateService>,
-    /// What the service is asked about; never empty. A request for which none of them applies passes.
+    /// The descriptors sent to the service; never empty. A request passes if none of them applies to it.
     pub descriptors: Vec<Arc<RateDescriptor>>,
 }
 
@@ -21,7 +21,7 @@ pub struct RateService {
     pub domain: Arc<str>,
     /// The timeout of a call; zero for none.
     pub timeout: Duration,
-    /// Whether requests pass if the service fails. If false, they get 503.
+    /// Whether requests are allowed if the service fails. If false, they get 503.
     pub fail_open: bool,
     /// Whether responses have `X-RateLimit-*` headers.
     pub headers: bool,
@@ -53,7 +53,7 @@ pub enum RateEntry {
     Matching {
         /// The conditions.
         headers: Vec<HeaderMatch>,
-        /// Whether it is for requests that satisfy all conditions; if false, it is for all others.
+        /// Whether it applies to requests that satisfy all conditions; if false, it applies to all others.
         expected: bool,
         /// The value.
         value: String,

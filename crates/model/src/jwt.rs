@@ -6,11 +6,11 @@ use crate::ClusterKey;
 /// An issuer of JSON Web Tokens, and how its tokens are verified.
 #[derive(Clone, Debug, PartialEq)]
 pub struct JwtProvider {
-    /// The name by which routes require its tokens; unique within a fleet.
+    /// The name that routes use to require its tokens; unique within a fleet.
     pub name: Arc<str>,
-    /// The issuer that tokens must have; `None` for any.
+    /// The required issuer of tokens; `None` for any.
     pub issuer: Option<Arc<str>>,
-    /// The audiences, one of which tokens must have; empty for any.
+    /// The accepted audiences, of which a token must have at least one; empty for any.
     pub audiences: Vec<Arc<str>>,
     /// The keys that verify tokens.
     pub keys: JwtKeys,
@@ -23,18 +23,18 @@ pub struct JwtProvider {
 pub enum JwtKeys {
     /// A JWKS with at least one valid key, as JSON.
     Inline(Arc<str>),
-    /// A server that has them.
+    /// A server that provides them.
     Remote(RemoteKeys),
 }
 
-/// A server that has keys.
+/// A server that provides keys.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RemoteKeys {
     /// The server.
     pub cluster: ClusterKey,
-    /// The URI of the keys, whose host is that of the server.
+    /// The URI of the keys; its host is the server.
     pub uri: Arc<str>,
-    /// The time limit of a request for them.
+    /// The timeout of a fetch.
     pub timeout: Duration,
     /// How long they are cached.
     pub cache: Duration,

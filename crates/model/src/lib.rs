@@ -4,7 +4,7 @@
 //! In: nothing. Out: types with no behaviour beyond their own consistency.
 //! Must not depend on Kubernetes or Envoy, nor use terms that only one of them uses.
 //!
-//! Besides, it has what `translate` and `fleet` share: the Services of XBackends, and the rule for names of generated
+//! It also holds what `translate` and `fleet` share: the Services of XBackends, and the naming rule of generated
 //! objects.
 //!
 //! Keys are chosen so that changing one object affects few values:

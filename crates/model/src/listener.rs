@@ -72,30 +72,30 @@ pub enum TlsMode {
 pub struct Termination {
     /// The certificates to present, in order of preference. Never empty in a [`Listener`].
     pub certificates: Vec<CertificateKey>,
-    /// How clients' certificates are verified; `None` if clients are not asked for one.
+    /// How client certificates are verified; `None` if none are requested.
     pub clients: Option<Arc<ClientValidation>>,
     /// The versions of TLS; `None` for the default.
     pub versions: Option<TlsVersions>,
 }
 
-/// How clients' certificates are verified.
+/// How client certificates are verified.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientValidation {
-    /// The CAs, one of which must have issued a client's certificate. `None` only if clients are accepted with any
-    /// certificate and without one: Envoy requires certificates only if it has CAs.
+    /// The CAs; one of them must have issued the client certificate. `None` only if clients are accepted with any
+    /// certificate or none: Envoy requires certificates only if it has CAs.
     pub authorities: Option<TrustBundleKey>,
     /// Whether clients are accepted without a certificate.
     pub optional: bool,
     /// Whether clients are accepted with a certificate that can't be verified.
     pub untrusted: bool,
-    /// Whether only the client's own certificate is looked up in the lists of revoked certificates, if there are any. If
-    /// false, there must be a list for each CA of its chain.
+    /// Whether only the client's own certificate is checked against the CRLs, if any. If false, there must be a CRL for
+    /// each CA of its chain.
     pub revocable_leaf: bool,
-    /// What about the certificate is sent to backends in `x-forwarded-client-cert`; `None`: the header is removed.
+    /// The parts of the certificate to send to backends in `x-forwarded-client-cert`; `None` removes the header.
     pub forwarded: Option<ForwardedCertificate>,
 }
 
-/// The parts of a client's certificate that are sent to backends, beside its hash.
+/// The parts of a client certificate to send to backends, besides its hash.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ForwardedCertificate {
     /// The subject.

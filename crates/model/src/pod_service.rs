@@ -38,7 +38,7 @@ pub enum PodServiceChange {
         /// The desired Service.
         service: PodService,
     },
-    /// It isn't needed any more, since its XBackend has another type.
+    /// It is no longer needed, since its XBackend has another type.
     Delete {
         /// Its name.
         name: Arc<str>,

@@ -56,10 +56,10 @@ pub struct VirtualHost {
     pub listener: Option<Arc<str>>,
     /// Whether requests on connections of listener `*` are accepted too.
     pub fallback: bool,
-    /// The checks of all requests, in order, at most [`MAX_HOST_AUTH`](crate::MAX_HOST_AUTH). The route is selected after
-    /// them, by the request as they changed it. If there are any, the routes match all requests.
+    /// The checks of all requests, in order, at most [`MAX_HOST_AUTH`](crate::MAX_HOST_AUTH). The route is selected
+    /// after them, for the request with their changes. If there are any, the routes match all requests.
     pub auth: Box<[Arc<ExternalAuth>]>,
-    /// The issuers of tokens, by object. Those that [`RoutePolicy::jwt`] of routes requires are among them.
+    /// The issuers of tokens, by object, including those that [`RoutePolicy::jwt`] of routes requires.
     pub jwt: Box<[Arc<[JwtProvider]>]>,
     /// The limit of the routes with [`Rate::OfHost`](crate::Rate::OfHost); `None` if there are none.
     pub rate: Option<Arc<RateLimit>>,
@@ -68,7 +68,7 @@ pub struct VirtualHost {
 }
 
 impl VirtualHost {
-    /// The clusters that get its requests, copies of them, or checks, and those with keys that verify tokens.
+    /// The clusters that it uses: for requests, mirrors, checks and the keys that verify tokens.
     pub fn clusters(&self) -> impl Iterator<Item = &ClusterKey> {
         let of_routes = self.routes.iter().flat_map(|route| route.clusters());
         let of_checks = self.auth.iter().map(|auth| &auth.cluster);
@@ -124,7 +124,7 @@ impl Route {
         }
     }
 
-    /// The clusters that get its requests, copies of them, or checks, or that limit their rate.
+    /// The clusters that it uses: for requests, mirrors, checks and rate limits.
     pub fn clusters(&self) -> impl Iterator<Item = &ClusterKey> {
         let policy = self.policy.as_deref();
         let limits = policy.and_then(|policy| policy.global_rate.as_deref());
@@ -206,7 +206,7 @@ pub enum ValueMatch {
     Present,
     /// There is no value. Only for headers.
     Absent,
-    /// The value has a text at a position.
+    /// The value contains a text at a position.
     Text(Box<TextMatch>),
     /// The value doesn't satisfy a condition. Only for headers.
     Not(Box<ValueMatch>),
@@ -219,13 +219,13 @@ pub enum ValueMatch {
 pub struct TextMatch {
     /// Never empty.
     pub text: String,
-    /// Where it has to be.
+    /// The position of the text.
     pub position: TextPosition,
-    /// Whether upper and lower case are equal.
+    /// Whether case is ignored.
     pub ignore_case: bool,
 }
 
-/// Where a text has to be in a value.
+/// The position of a text in a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TextPosition {
     /// It is the whole value.
@@ -277,8 +277,8 @@ pub struct Forward {
     pub host_rewrite: Option<Box<str>>,
     /// Mirrors of requests.
     pub mirrors: Vec<Mirror>,
-    /// From the end of the request to the end of the response, including retries; `None` for no limit, and zero for not
-    /// even an implicit one. On expiry, the response is 504.
+    /// From the end of the request to the end of the response, including retries; `None` for no explicit limit; zero
+    /// also disables implicit ones. On expiry, the response is 504.
     pub timeout: Option<Duration>,
     /// The timeout of each try; `None` for no limit.
     pub try_timeout: Option<Duration>,
@@ -332,8 +332,8 @@ pub enum PathRewrite {
     Full(String),
     /// Replaces the prefix matched by [`PathMatch::Prefix`]; the result has exactly one slash before the rest.
     Prefix(String),
-    /// Replaces the text matched by [`PathMatch::StartsWith`] or [`PathMatch::Exact`], without regard to slashes; for
-    /// a [`PathMatch::Prefix`], the text of the prefix.
+    /// Replaces the text matched by [`PathMatch::StartsWith`] or [`PathMatch::Exact`], regardless of slashes; for a
+    /// [`PathMatch::Prefix`], the text of the prefix.
     Text(String),
 }
 

@@ -1,4 +1,4 @@
-//! Options of routes that few routes have.
+//! Rarely used options of routes.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -9,20 +9,20 @@ use crate::GlobalRate;
 /// Options of [`Forward`](crate::Forward).
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ForwardOptions {
-    /// How long a stream may have no traffic; zero for no limit, `None` for the default.
+    /// How long a stream may be idle; zero for no limit, `None` for the default.
     pub idle_timeout: Option<Duration>,
     /// The Host header for the backend is the value of this request header, if the request has it.
     pub host_from_header: Option<String>,
-    /// What selects the endpoint of clusters that hash requests, in order.
+    /// The parts of requests that select the endpoint, in order, for clusters that hash requests.
     pub hash: Vec<HashPolicy>,
-    /// Follows redirects of the backend instead of passing them on; `None`: never.
+    /// Follows redirects of the backend instead of passing them on; `None` for never.
     pub internal_redirects: Option<InternalRedirects>,
-    /// The changes to cookies that a target sets, for each of the targets; or empty.
+    /// The changes to cookies that targets set: one list for each target, or empty.
     pub cookies: Box<[Arc<[CookieChange]>]>,
 }
 
-/// Changes to the attributes of a cookie that a response sets (RFC 6265, section 4.1). `None` leaves an attribute as it
-/// is.
+/// Changes to the attributes of a cookie that a response sets (RFC 6265, section 4.1). `None` leaves an attribute
+/// unchanged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CookieChange {
     /// The name of the cookie, case-sensitive: a token. Names are unique in a list.
@@ -31,7 +31,7 @@ pub struct CookieChange {
     pub path: Option<Arc<str>>,
     /// `Domain`, with the same characters.
     pub domain: Option<Arc<str>>,
-    /// Whether there is a `Secure`.
+    /// Whether `Secure` is present.
     pub secure: Option<bool>,
     /// `SameSite`: `Strict`, `Lax` or `None`.
     pub same_site: Option<&'static str>,
@@ -91,13 +91,13 @@ pub enum CrossScheme {
 /// Limits on requests.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RoutePolicy {
-    /// The provider of the host whose token a request needs: others get 401 or 403.
+    /// The host's provider whose token a request needs; requests without a valid one get 401 or 403.
     pub jwt: Option<Arc<str>>,
     /// The addresses of clients whose requests pass; all others get 403.
     pub sources: Option<SourceFilter>,
     /// The limit on their rate, for each Envoy.
     pub rate: Option<Rate>,
-    /// The limits on their rate for all Envoys together.
+    /// The limits on their rate across all Envoys.
     pub global_rate: Option<Arc<GlobalRate>>,
 }
 
@@ -117,11 +117,11 @@ pub struct SourceRange {
     pub address: IpAddr,
     /// The length of the prefix that addresses of the range share.
     pub prefix: u8,
-    /// Whether the address of the connection counts; if false, the one in `X-Forwarded-For` as far as it is trusted.
+    /// Whether to compare the address of the connection; if false, the trusted client address in `X-Forwarded-For`.
     pub peer: bool,
 }
 
-/// The limit on the rate of a route's requests.
+/// The rate limit of a route.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Rate {
     /// A limit for this route.
@@ -130,17 +130,17 @@ pub enum Rate {
     OfHost,
 }
 
-/// A limit on the rate of requests.
+/// A rate limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RateLimit {
-    /// The requests permitted per interval.
+    /// The number of requests permitted per interval.
     pub requests: u32,
     /// The interval.
     pub interval: Duration,
-    /// Requests permitted in addition, while fewer were sent before.
+    /// The number of additional requests permitted in a burst, after a time with fewer.
     pub burst: u32,
     /// The status of rejected requests.
     pub status: u16,
-    /// Headers of rejected requests' responses, to add.
+    /// Headers to add to responses to rejected requests.
     pub response_headers: Vec<(String, String)>,
 }

@@ -64,11 +64,11 @@ pub enum TrustBundleKey {
     },
     /// The CA certificates in a Secret.
     Secret(CertificateKey),
-    /// The CA certificates in a Secret, with the lists of revoked certificates in another.
+    /// The CA certificates in a Secret, with the CRLs in another.
     Revocable {
         /// The Secret with the CA certificates.
         authorities: CertificateKey,
-        /// The Secret with the lists.
+        /// The Secret with the CRLs.
         revoked: CertificateKey,
     },
     /// Verifies a gateway's clients.
@@ -111,7 +111,7 @@ impl fmt::Display for TrustBundleKey {
 pub struct TrustBundle {
     /// PEM, without duplicates. Never empty.
     pub certificates: Arc<[u8]>,
-    /// The lists of revoked certificates, PEM, all of which parse. `None`: no certificate is revoked.
+    /// The CRLs, PEM, all of which parse; `None` for no revocation checks.
     pub revoked: Option<Arc<[u8]>>,
 }
 

@@ -24,8 +24,8 @@ pub struct Tracing {
 pub struct Sampling {
     /// The share of requests that are sampled.
     pub rate: PartsPerMillion,
-    /// If set, [`Sampling::rate`] is for new traces, and requests of other traces follow their decision: none of those
-    /// that aren't sampled, and this share of those that are. It is at least `rate`.
+    /// If set, [`Sampling::rate`] applies to new traces, and requests in existing traces follow the trace's decision:
+    /// none if the trace isn't sampled, otherwise this share. It is at least `rate`.
     pub parents: Option<PartsPerMillion>,
 }
 

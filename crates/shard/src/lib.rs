@@ -15,7 +15,7 @@ pub use number::{BITS, Bit, is_of_hosts, number};
 pub const SHARDS: u32 = 1 << BITS.len();
 
 /// The version of the numbers. It is part of the names of the module and of all shards: after an upgrade, Envoys that
-/// still compute the old numbers, with an old module or in a listener that drains, must not use the new shards.
+/// still compute the old numbers, with an old module or in a draining listener, must not use the new shards.
 pub const VERSION: u32 = 2;
 
 /// The module's name in Envoy's configuration. Must change if the numbers or the module's configuration change.

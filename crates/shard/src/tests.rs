@@ -17,7 +17,7 @@ proptest! {
     }
 }
 
-/// Envoy and Sesame may be of different versions, so other numbers need another [`VERSION`].
+/// Envoys and Sesame may have different versions, so different numbers need a different [`VERSION`].
 #[test]
 fn numbers_change_only_with_the_version() {
     let hosts = [
@@ -117,12 +117,12 @@ const REGIONS: [&str; 5] = [
     "sa-east-1",
 ];
 
-/// A word for a number, in turn.
+/// A word for a number, repeating.
 fn word(number: usize) -> &'static str {
     WORDS[number % WORDS.len()]
 }
 
-/// 64 bits that look random.
+/// 64 pseudo-random bits.
 fn mixed(number: usize) -> u64 {
     let mixed = (number as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     let mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);

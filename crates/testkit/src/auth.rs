@@ -1,4 +1,4 @@
-//! An authorization service that speaks Envoy's gRPC protocol. Over HTTP, [`Backend`](crate::backend::Backend) is one.
+//! An authorization service that speaks Envoy's gRPC protocol. For HTTP, use [`Backend`](crate::backend::Backend).
 
 use std::collections::BTreeMap;
 use std::io;
@@ -16,7 +16,7 @@ use tokio::task::JoinHandle;
 use tokio_stream::wrappers::TcpListenerStream;
 use tonic::{Code, Request, Response, Status, async_trait};
 
-/// What the service decides.
+/// The service's decision.
 #[derive(Clone, Debug, Default)]
 pub struct Decision {
     /// `None` permits the request, otherwise the response's status.
@@ -77,13 +77,13 @@ impl AuthServer {
         self.address
     }
 
-    /// The requests that it has checked.
+    /// The checked requests.
     pub fn checked(&self) -> Vec<HttpRequest> {
         let checked = lock(&self.checked);
         checked.iter().map(|(request, _)| request.clone()).collect()
     }
 
-    /// The context entries of these checks.
+    /// The context entries of the checks.
     pub fn contexts(&self) -> Vec<BTreeMap<String, String>> {
         let checked = lock(&self.checked);
         checked.iter().map(|(_, context)| context.clone()).collect()

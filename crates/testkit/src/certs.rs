@@ -94,7 +94,7 @@ impl Identity {
 #[derive(Debug)]
 pub struct Authority {
     issuer: CertifiedIssuer<'static, KeyPair>,
-    /// PEM of the CA and of those between it and the root; empty for a root.
+    /// PEM of the CA and of the intermediates between it and the root; empty for a root.
     intermediates: String,
 }
 
@@ -178,10 +178,10 @@ impl Authority {
         })
     }
 
-    /// A list that revokes the certificates with these serial numbers, PEM.
+    /// A CRL that revokes the certificates with these serial numbers, PEM.
     ///
     /// # Errors
-    /// If the list can't be signed.
+    /// If the CRL can't be signed.
     pub fn revocations(&self, serials: &[u64]) -> Result<String> {
         let at = rcgen::date_time_ymd(2020, 1, 1);
         let revoked = serials.iter().map(|&serial| RevokedCertParams {

@@ -8,12 +8,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::net::UdpSocket;
 use tokio::task::JoinHandle;
 
-/// How long an answer is valid, in seconds.
+/// The TTL of answers, in seconds.
 const TTL: u32 = 1;
 const HEADER: usize = 12;
 const NO_SUCH_NAME: u8 = 3;
 
-/// A server that runs until it is dropped. It answers that other names don't exist.
+/// A server that runs until dropped. Unknown names get NXDOMAIN.
 #[derive(Debug)]
 pub struct Dns {
     address: SocketAddr,
@@ -31,7 +31,7 @@ struct Names {
 #[derive(Clone, Debug)]
 enum Answer {
     Addresses(Vec<IpAddr>),
-    /// None at all.
+    /// No response.
     Silence,
 }
 
@@ -93,7 +93,7 @@ async fn serve(socket: UdpSocket, names: Arc<Mutex<Names>>) {
             .get(..length)
             .and_then(|query| respond(query, &names))
         {
-            // A lost response is a client's problem.
+            // Clients must handle lost responses anyway.
             let _ = socket.send_to(&response, client).await;
         }
     }
@@ -123,7 +123,7 @@ fn respond(query: &[u8], names: &Mutex<Names>) -> Option<Vec<u8>> {
     });
     let octets: Vec<_> = octets.filter(|octets| octets.len() == wanted).collect();
     let mut response = query.get(..2)?.to_vec();
-    // A response, with recursion; one question, the answers, and nothing else.
+    // Flags: response, recursion desired and available. Counts: one question, the answers, no other records.
     response.extend([0x81, 0x80 | code, 0, 1, 0, octets.len() as u8, 0, 0, 0, 0]);
     response.extend(question);
     for octets in octets {
@@ -137,7 +137,7 @@ fn respond(query: &[u8], names: &Mutex<Names>) -> Option<Vec<u8>> {
     Some(response)
 }
 
-/// The name at the start of a text, in lower case, and its length there.
+/// The name at the start of `text`, in lower case, and its encoded length.
 fn read_name(text: &[u8]) -> Option<(String, usize)> {
     let mut labels = Vec::new();
     let mut at = 0;

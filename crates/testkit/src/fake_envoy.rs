@@ -3,8 +3,8 @@
 //! The test provides functions that decide which resources to subscribe to and which to reject; the client doesn't
 //! decode resources.
 //!
-//! Like Envoy, it subscribes to all clusters and listeners, to the endpoints of each cluster, and to whatever the test
-//! says a resource refers to. It acknowledges clusters once all are warm: once it has received their endpoints, or a
+//! Like Envoy, it subscribes to all clusters and listeners, to the endpoints of each cluster, and to the references
+//! that the test finds in resources. It acknowledges clusters once all are warm: once it has received their endpoints, or a
 //! response saying that there are none. It accepts the valid clusters and listeners of a response and names the invalid
 //! ones; for other types, it accepts the resources before the first invalid one and names none. It sends its node only
 //! with the first message, and its versions when it reconnects.

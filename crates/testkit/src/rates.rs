@@ -15,7 +15,7 @@ use tokio::task::JoinHandle;
 use tokio_stream::wrappers::TcpListenerStream;
 use tonic::{Request, Response, Status, async_trait};
 
-/// A server that runs until dropped. It permits the same number of requests for each descriptor.
+/// A server that runs until dropped. Every descriptor has the same limit.
 #[derive(Debug)]
 pub struct RateServer {
     address: SocketAddr,
@@ -23,7 +23,7 @@ pub struct RateServer {
     server: JoinHandle<()>,
 }
 
-/// The calls for each descriptor: `domain key=value key=value`.
+/// The number of calls for each descriptor, written as `domain key=value key=value`.
 type Counts = BTreeMap<String, u32>;
 
 impl RateServer {
@@ -58,7 +58,7 @@ impl RateServer {
         self.address
     }
 
-    /// The calls for each descriptor so far, which is `domain key=value key=value`.
+    /// The number of calls so far for each descriptor, written as `domain key=value key=value`.
     pub fn counts(&self) -> BTreeMap<String, u32> {
         lock(&self.counts).clone()
     }

@@ -1,7 +1,7 @@
 //! SesameConfigurations: the settings of the instance, and those of fleets, which GatewayClasses and Gateways may refer to.
 //!
 //! The same document may be the text of a ConfigMap. An invalid document doesn't affect traffic: its conditions, or those of the
-//! objects that refer to it, report it, and what runs keeps its last valid settings.
+//! objects that refer to it, report it, and the last valid settings stay in effect.
 
 mod envoy;
 mod quantity;
@@ -51,8 +51,8 @@ fn parse(text: &str) -> Result<ConfigurationSpec, String> {
     ConfigurationSpec::decode(value).map_err(|error| error.to_string())
 }
 
-/// The settings of an instance with this configuration. What it doesn't say, such as the mode, and what can't change while the
-/// instance runs, is as in `started`.
+/// The settings of an instance with this configuration. Settings that it doesn't contain, such as the mode, and those that
+/// can't change at run time, come from `started`.
 ///
 /// # Errors
 /// All invalid fields.

@@ -3,18 +3,18 @@
 //! - `class`: which GatewayClasses are ours and accepted
 //! - `unmanaged`: which Gateway the unmanaged fleet serves
 //! - `frontend`: how a Gateway validates clients' certificates
-//! - `gateway`, `listener_set`, `listener`, `conflicts`: which listeners are valid; `listener_state` is the result
-//! - `assigned_ports`: the ports of listeners that leave the choice to Sesame
-//! - `external_auth`: checks of requests by external services; `listener_filters`: those of a listener
+//! - `gateway`, `listener_set`, `listener`, `conflicts`: which listeners are valid; `listener_state`: the result
+//! - `assigned_ports`: the ports that Sesame assigns to listeners without one
+//! - `external_auth`: external authorization of requests; `listener_filters`: the filters of a listener
 //! - `certificate_ref`: references to certificates, and the client certificate of a Gateway
 //! - `merge`: which listeners of a Gateway and its ListenerSets get a port and hostname
 //! - `route`: where routes attach, and their rules; `http_route`, `grpc_route` and `l4_route` contain what is specific
 //!   to each kind
-//! - `backend_tls`: TLS to Services; `xbackend`: XBackends; `backend_validation`: what both say about certificates
+//! - `backend_tls`: TLS to Services; `xbackend`: XBackends; `backend_validation`: the certificate validation of both
 //! - `backend_traffic`: limits on retries and session persistence of backends
 //! - `ancestors`: the Gateways that use a backend, for the statuses of backends and their policies
 //! - `telemetry`: tracing of Gateways
-//! - `policy_status`: what the statuses of policies and backends have in common
+//! - `policy_status`: shared by the statuses of policies and backends
 //! - `fleet_request`: the fleet of a Gateway
 //! - `gateway_status`, `listener_set_status`, `listener_status`, `route/status`: the statuses
 

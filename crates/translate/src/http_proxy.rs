@@ -2,7 +2,7 @@
 //!
 //! In: HTTPProxies, and the objects that they refer to. Out: a [`Contribution`], and statuses. A change of an HTTPProxy
 //! costs the tree of the roots that include it: its own routes are read once, in a fragment, and only the rules of these
-//! roots are put together again. The walk of a tree reads no routes, so statuses of other HTTPProxies stay.
+//! roots are rebuilt. The walk of a tree reads no routes, so statuses of other HTTPProxies don't change.
 
 mod access;
 mod authorization;
@@ -71,7 +71,7 @@ pub(crate) struct Read {
     pub(crate) by_secret: Index<ObjectKey, References, CertificateKey>,
     /// The Secrets with CA certificates that they refer to.
     pub(crate) by_authority: Index<ObjectKey, References, ObjectKey>,
-    /// The Secrets with lists of revoked certificates.
+    /// The Secrets with CRLs.
     pub(crate) by_revoked: Index<ObjectKey, References, CertificateKey>,
     /// The keys of JSON Web Tokens.
     pub(crate) by_jwks: Index<ObjectKey, References, JwksEntry>,
@@ -85,7 +85,7 @@ type Inclusion = (ObjectKey, ObjectKey);
 struct Included {
     /// The conditions of each inclusion.
     visits: Vec<Arc<Conditions>>,
-    /// What is wrong with its own inclusions.
+    /// Findings about its own inclusions.
     findings: BTreeSet<Finding>,
 }
 
@@ -93,7 +93,7 @@ struct Included {
 #[derive(Clone, Copy)]
 pub(crate) struct Stages {
     pub(crate) contribution: Contribution,
-    /// CA certificates with lists of revoked certificates.
+    /// CA certificates with CRLs.
     pub(crate) trust_bundles: Table<TrustBundleKey, TrustBundle>,
     ours: Table<ObjectKey, References>,
     fragments: Table<ObjectKey, Fragment>,
@@ -102,11 +102,11 @@ pub(crate) struct Stages {
     roots: Table<ObjectKey, Root>,
     hosts: Table<ObjectKey, Host>,
     by_included: Index<Inclusion, Included, ObjectKey>,
-    /// What is wrong with an HTTPProxy in the tree of a root.
+    /// Findings about an HTTPProxy in the tree of a root.
     by_affected: Index<Inclusion, Vec<Finding>, ObjectKey>,
 }
 
-/// Declares which HTTPProxies are ours, and what they refer to.
+/// Declares the HTTPProxies of our class, and their references.
 pub(crate) fn read(b: &mut Builder, inputs: &Inputs) -> Read {
     let inputs = *inputs;
     let ours = b.derive(

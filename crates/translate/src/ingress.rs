@@ -60,11 +60,11 @@ pub(crate) struct Stages {
     pub(crate) contribution: Contribution,
     /// Their statuses.
     pub(crate) statuses: Table<ObjectKey, ObjectStatus>,
-    /// What determines their notices.
+    /// The tables that determine their notices.
     of_notices: notices::Sources,
 }
 
-/// Declares which Ingresses are ours, and what they refer to.
+/// Declares the Ingresses of our classes, and their references.
 pub(crate) fn read(b: &mut Builder, inputs: &Inputs) -> Read {
     let (ingresses, services) = (inputs.ingresses, inputs.services);
     let classes = class::stages(b, inputs);
@@ -140,7 +140,7 @@ pub(crate) fn stages(
     }
 }
 
-/// Declares what is wrong with Ingresses.
+/// Declares the notices of Ingresses.
 pub(crate) fn notices(
     b: &mut Builder,
     stages: Stages,

@@ -377,7 +377,7 @@ impl InputObject for sesame_api::EndpointSlice {
 impl InputObject for sesame_api::Secret {
     type Row = SecretData;
 
-    /// Stores all entries: an HTTPProxy may refer to any of them for the keys of tokens.
+    /// Stores all entries: an HTTPProxy may refer to any of them as a JWKS.
     fn row(self) -> Option<SecretData> {
         let data = self.data.unwrap_or_default().into_iter();
         let data = data

@@ -1,7 +1,7 @@
 //! The stages in order, from objects to the model and statuses.
 //!
-//! A stage reads tables declared above it, by key or by index, and reruns when a row that it read changes. So its
-//! reads determine the cost of a change.
+//! A stage reads tables declared above it, by key or by index, and reruns when a row that it read changes, so its reads
+//! determine the cost of a change.
 
 mod authorities;
 mod clusters;
@@ -86,9 +86,9 @@ pub struct Outputs {
     pub pod_services: Table<ObjectKey, PodServiceChange>,
     /// Statuses of all kinds of objects.
     pub statuses: Table<ObjectKey, ObjectStatus>,
-    /// What is wrong with objects whose status has no place for it.
+    /// Errors and warnings about objects whose status can't hold them.
     pub notices: Table<ObjectKey, Notices>,
-    /// The ports of fleets that Gateways use for other protocols than Ingresses and HTTPProxies, as a sentence.
+    /// By fleet, a message about port conflicts of Gateways with Ingresses and HTTPProxies.
     pub port_conflicts: Table<FleetId, String>,
 }
 
@@ -137,7 +137,7 @@ pub fn stages(b: &mut Builder) -> Pipeline {
     );
     let policies = backend_tls::policies(b, &inputs, authorities);
     let traffic_policies = backend_traffic::policies(b, &inputs);
-    // Most backends have no policy: reading both indexes would take memory for each of them.
+    // Most backends have no policy, so reading both indexes for each would waste memory.
     let targets = b.union_keys(
         "targets of policies",
         [policies.by_target.into(), traffic_policies.by_target.into()],

@@ -30,7 +30,7 @@ impl Problem {
         Some(Self::new(reason, bounded(messages.join("; "))))
     }
 
-    /// One of the reasons in [`sesame_api::reason`].
+    /// A reason from [`sesame_api::reason`].
     pub fn reason(&self) -> &'static str {
         self.0.0
     }
@@ -49,7 +49,7 @@ impl Problem {
         Condition::new(type_, status, self.reason(), message, generation)
     }
 
-    /// The condition `type_`: False with the problem, or True with this reason and message if there is none.
+    /// The condition `type_`: False with the problem, or True with the given reason and message.
     pub fn or_true(
         problem: Option<&Problem>,
         type_: &'static str,
@@ -107,12 +107,12 @@ impl fmt::Display for FieldError {
 /// The maximum number of errors, and of warnings, about an object.
 const MAX_NOTICES: usize = 16;
 
-/// What is wrong with an object whose status has no place for it. Never empty as a row.
+/// Errors and warnings about an object whose status can't hold them. Never empty as a row.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Notices {
-    /// Fields that have no effect, or not the one that they say.
+    /// Fields that have no effect, or a different one than written.
     pub errors: Vec<FieldError>,
-    /// Invalid or unnecessary settings, without which the object is served.
+    /// Invalid or unnecessary settings; the object is served without them.
     pub warnings: Vec<FieldError>,
     /// Number of errors and warnings beyond [`MAX_NOTICES`].
     omitted: usize,
@@ -131,7 +131,7 @@ impl Notices {
         push(list, &mut self.omitted, field.into(), message.into());
     }
 
-    /// With the number of omitted ones as a warning; `None` if there are none.
+    /// Adds the number of omitted notices as a warning; `None` if there are no notices.
     pub fn non_empty(mut self) -> Option<Self> {
         if self.omitted > 0 {
             let message = format!("and {} more", std::mem::take(&mut self.omitted));

@@ -25,13 +25,13 @@ pub struct Settings {
     pub controller_name: Option<Arc<str>>,
     /// Where the Envoys run.
     pub mode: Mode,
-    /// What concerns Ingresses and HTTPProxies.
+    /// The settings of Ingresses and HTTPProxies.
     pub ingress: IngressSettings,
     /// The parameters of all fleets, which GatewayClasses and Gateways may override.
     pub fleet: FleetParameters,
-    /// The SesameConfiguration that these settings are from, if any.
+    /// The SesameConfiguration that these settings come from, if any.
     pub configuration: Option<NamespacedName>,
-    /// Where clients reach unmanaged Envoys, according to that configuration when the instance started.
+    /// Where clients reach unmanaged Envoys, from that configuration as of startup.
     pub unmanaged_envoy: Option<UnmanagedEnvoy>,
     /// Whether Envoys in a cluster bind IPv6 addresses. Must be false if the nodes' kernels lack IPv6: Envoy rejects
     /// a listener if any of its addresses can't be bound.
@@ -47,10 +47,10 @@ pub struct IngressSettings {
     pub ports: DefaultPorts,
     /// The namespaces whose HTTPProxies may have a `virtualhost`; `None` means all.
     pub root_namespaces: Option<BTreeSet<Arc<str>>>,
-    /// The Secret with the certificate for TLS connections that name no host or an unknown one, if there is any.
-    /// HTTPProxies enable it for their hosts.
+    /// The Secret with the certificate for TLS connections without SNI or with an unknown one, if any. HTTPProxies
+    /// enable it for their hosts.
     pub fallback_certificate: Option<NamespacedName>,
-    /// What enforces the global rate limits of HTTPProxies; without it, they are errors.
+    /// The service for global rate limits of HTTPProxies; without it, such limits are errors.
     pub rate_limits: Option<RateLimitSettings>,
 }
 

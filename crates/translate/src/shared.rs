@@ -1,7 +1,7 @@
-//! Shared by all configuration sources: listeners, ports, hosts, connections and datagrams, which merge the rows of
-//! all sources; the fleet of objects without a Gateway; hostnames and wildcards, references, grants and delegations, certificates,
-//! client certificates, CAs, lists of revoked certificates, keys of tokens, Services and their annotations, the Services
-//! of XBackends; durations and expressions; external authorization; objects of Contour's group.
+//! Shared by all configuration sources: listeners, ports, hosts, connections and datagrams, which merge the rows of all
+//! sources; the fleet of objects without a Gateway; hostnames and wildcards, references, grants and delegations,
+//! certificates, client certificates, CAs, CRLs, JWKS, Services and their annotations, the Services of XBackends;
+//! durations and regular expressions; external authorization; objects of Contour's group.
 
 pub(crate) mod authorities;
 pub mod certificates;

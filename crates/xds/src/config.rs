@@ -36,7 +36,7 @@ impl fmt::Debug for ServerConfig {
     }
 }
 
-/// Limits on what a client may use, and the server's delays. The stream of a client that exceeds a limit is closed.
+/// Limits on clients, and the server's delays. The stream of a client that exceeds a limit is closed.
 #[derive(Debug, Clone)]
 pub struct Limits {
     /// Concurrent streams across all fleets.
@@ -62,8 +62,8 @@ pub struct Limits {
     /// How long an unreferenced cluster is kept, for in-flight requests and retries, and for a reconnecting client that
     /// has not listed its routes yet.
     pub removal_delay: Duration,
-    /// Names of clusters without that delay: those that no route refers to, because Envoy finds them by a connection's
-    /// port or server name.
+    /// Names of clusters removed without that delay: Envoy selects them by a connection's port or server name, so no
+    /// route refers to them.
     pub clusters_removed_immediately: fn(&str) -> bool,
     /// How long a removed scope is kept. Envoy drops a scope immediately and answers 404 on connections of listeners
     /// that still use it, until those listeners are replaced and drained.

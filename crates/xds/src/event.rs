@@ -59,7 +59,7 @@ pub enum XdsEvent {
     },
 }
 
-/// What an event is about. An event replaces unread ones with the same subject.
+/// The subject of an event. An event replaces unread ones with the same subject.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Subject {
     Connection(u64),

@@ -5,8 +5,8 @@
 //! without them.
 //!
 //! Removals go in the reverse order: listeners together with the new ones (which may take over their addresses), then
-//! routes, then clusters once all earlier epochs are acknowledged, and last scopes and whatever only clusters refer to.
-//! Upserts never wait for removals, so there is no deadlock.
+//! routes, then clusters once all earlier epochs are acknowledged, and finally scopes and anything that only clusters
+//! refer to. Upserts never wait for removals, so there is no deadlock.
 
 use crate::resource::{CLUSTER_REMOVAL_RANK, ResourceType};
 

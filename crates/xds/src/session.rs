@@ -52,14 +52,14 @@ pub(crate) struct Session {
     nonces: u64,
     /// Epochs up to this one no longer wait for clusters.
     warming_bypass: u64,
-    /// Until then, or until the client subscribes to listeners, only listeners are removed: the listeners that a
-    /// reconnecting client already has may use anything else.
+    /// Until then, or until the client subscribes to listeners, only listeners are removed: a reconnecting client's
+    /// existing listeners may use anything else.
     removals_held_until: Option<Instant>,
     /// Set while the client may route with an older version than the fleet's because a listener or route was rejected.
     stale_routing: Option<StaleRouting>,
     /// The latest epoch reported as complete.
     complete: u64,
-    /// The names of the endpoints of unacknowledged clusters, where they differ from the cluster's.
+    /// The endpoint names of unacknowledged clusters, where they differ from the cluster's name.
     endpoints: HashMap<Arc<str>, Arc<str>>,
 }
 
@@ -210,7 +210,7 @@ impl Session {
         None
     }
 
-    /// Resends what Envoy needs with a changed resource but doesn't request again.
+    /// Resends dependencies that Envoy needs with a changed resource but doesn't request again.
     fn repeat_dependents(&mut self, fleet: &Fleet, response: &Response) {
         match response.ty {
             // Envoy needs the endpoints of a changed cluster to warm it, even if it has them for another cluster.

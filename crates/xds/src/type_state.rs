@@ -1,6 +1,6 @@
-//! One resource type on one stream: its subscription, the client's versions, and what is still to be sent.
+//! One resource type on one stream: its subscription, the client's versions, and pending resources.
 //!
-//! Independent of the other types; no IO. The cost depends on what changed, not on what exists.
+//! Independent of the other types; no IO. The cost depends on the number of changes, not of resources.
 
 mod ack;
 mod removals;

@@ -157,7 +157,7 @@ async fn a_client_waits_for_its_fleet_and_gets_everything_in_order() {
         Message::Ack(Route),
     ];
     let mut messages = envoy.state().messages().to_vec();
-    // Clusters are acknowledged when they have their endpoints; the order of the acknowledgements may differ.
+    // Clusters are acknowledged once they have endpoints, in any order.
     messages.sort_by_key(|message| expected.iter().position(|other| other == message));
     assert_eq!(messages, expected);
     let at = |wanted: Message| {

@@ -112,7 +112,7 @@
   verbs: [create, patch]
 {{- end }}
 
-{{/* Rules for managed Envoys, which run in their Gateways' namespaces, and those of the default fleet in Sesame's; `sesame.rules.objects` has further verbs. */}}
+{{/* Rules for managed Envoys, which run in their Gateways' namespaces, and for the default fleet's in Sesame's namespace; `sesame.rules.objects` grants the remaining verbs. */}}
 {{- define "sesame.rules.fleets" -}}
 - apiGroups: [""]
   resources: [serviceaccounts]

@@ -10,9 +10,9 @@ use super::{Folder, Names, Sesame, eventually, listening, new_ip};
 /// Sesame and its default fleet.
 pub(crate) struct DefaultFleet {
     pub(crate) sesame: Sesame,
-    /// Where requests without TLS go.
+    /// The address for requests without TLS.
     pub(crate) http: SocketAddr,
-    /// Where requests with TLS go.
+    /// The address for requests with TLS.
     pub(crate) https: SocketAddr,
 }
 

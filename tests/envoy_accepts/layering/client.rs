@@ -1,4 +1,4 @@
-//! A client that asks until it gets the expected answer.
+//! A client that repeats a request until it gets the expected answer.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use sesame_testkit::client::{Connect, Connection, Request};
 
 use super::object::Answer;
 
-/// How long an Envoy may take to use what it has accepted.
+/// How long an Envoy may take to apply a configuration that it has accepted.
 const APPLIED: Duration = Duration::from_secs(5);
 
 /// A client that keeps its last connection.
@@ -16,7 +16,7 @@ pub(super) struct Client {
     /// With TLS: the server name is the host.
     pub(super) tls: bool,
     address: SocketAddr,
-    /// The host that it was opened for, if this matters.
+    /// The connection, and the host that it was opened for, which matters only with TLS.
     kept: Option<(String, Connection)>,
 }
 
@@ -29,12 +29,12 @@ impl Client {
         }
     }
 
-    /// Closes the connection. Changes don't affect those that are forwarded.
+    /// Closes the connection, since changes don't affect forwarded connections.
     pub(super) fn forget(&mut self) {
         self.kept = None;
     }
 
-    /// Asks until the answer is the expected one.
+    /// Repeats the request until the answer is the expected one.
     pub(super) async fn expect(
         &mut self,
         host: &str,

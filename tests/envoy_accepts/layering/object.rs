@@ -1,4 +1,4 @@
-//! Objects that share hosts, and which of them gets a request.
+//! Objects that share hosts, and the expected answers to requests.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -40,7 +40,7 @@ pub(super) enum Tls {
     Forwarded,
 }
 
-/// What an Ingress says about requests without TLS.
+/// How an Ingress handles requests without TLS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Plain {
     Served,
@@ -57,7 +57,7 @@ pub(super) struct Rule {
     pub(super) backend: usize,
 }
 
-/// What happens to a request.
+/// The answer to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
     Backend(usize),
@@ -76,7 +76,7 @@ impl Rule {
         }
         match (kind, path.strip_prefix(self.path)) {
             (_, None) => false,
-            // A prefix of the text, not of segments.
+            // A text prefix, not whole segments.
             (Kind::HttpProxy, Some(_)) => true,
             (_, Some(rest)) => self.path == "/" || rest.is_empty() || rest.starts_with('/'),
         }
@@ -88,7 +88,7 @@ impl Rule {
     }
 }
 
-/// What happens to a request.
+/// The expected answer to a request.
 pub(super) fn answer(objects: &BTreeSet<Object>, tls: bool, host: &str, path: &str) -> Answer {
     match tls {
         true => with_tls(objects, host, path),
@@ -97,7 +97,7 @@ pub(super) fn answer(objects: &BTreeSet<Object>, tls: bool, host: &str, path: &s
 }
 
 fn without_tls(objects: &BTreeSet<Object>, host: &str, path: &str) -> Answer {
-    // A host with an HTTPProxy of its own gets none of the wildcard's.
+    // The wildcard's HTTPProxy doesn't serve a host with its own HTTPProxy.
     let own = owner(objects, host).is_some();
     let candidates = objects.iter().filter(|object| match object.kind {
         Kind::HttpRoute => true,
@@ -201,7 +201,7 @@ impl Object {
     fn serves(&self, host: &str) -> bool {
         match self.host.strip_prefix('*') {
             None => host == self.host,
-            // Only the Gateway API's wildcards stand for more than one label.
+            // Only the Gateway API's wildcards match more than one label.
             Some(suffix) => host.strip_suffix(suffix).is_some_and(|label| {
                 !label.is_empty() && (self.kind == Kind::HttpRoute || !label.contains('.'))
             }),

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::{Constants, Fields};
 use crate::yaml::Node;
 
-/// The certificates and how clients are validated; then the other fields.
+/// The certificates and the client validation; then the other fields.
 pub(super) fn transport_socket(
     mut socket: Value,
     constants: &mut Constants,

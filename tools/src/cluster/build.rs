@@ -70,7 +70,7 @@ pub fn api_server() -> Result<Built> {
     build(programs::API_SERVER)
 }
 
-/// The folder of the Gateway API's CRDs, with a subfolder for each channel, and one for an early kind.
+/// The folder of the Gateway API's CRDs, with a subfolder for each channel, and one for a kind from an earlier release.
 pub fn definitions() -> Result<PathBuf> {
     Ok(build(&[])?.definitions())
 }
@@ -182,7 +182,7 @@ fn kubernetes_stamps(version: &str) -> Result<String> {
     .join(" "))
 }
 
-/// Copies the Gateway API's CRDs for both channels, and that of an early kind, from its Go module.
+/// Copies the Gateway API's CRDs for both channels, and that of a kind from an earlier release, from its Go module.
 fn copy_definitions(go: &Go, modules: &Path, built: &Built) -> Result<()> {
     if built.definitions().exists() {
         return Ok(());

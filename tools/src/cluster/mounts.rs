@@ -25,7 +25,8 @@ const SETTINGS: &[(&str, &str)] = &[
     ("kernel/keys/root_maxbytes", "25000000"),
 ];
 
-/// A host-wide limit of each user, and what a node needs: each Envoy has four inotify instances, and all have one user.
+/// The host's inotify limit per user, and the value that a node needs: each Envoy has four instances, and all Envoys
+/// run as the same user.
 const INOTIFY_INSTANCES: (&str, u32) = ("/proc/sys/fs/inotify/max_user_instances", 1024);
 
 /// Raises the host's limit of inotify instances if it is too low for a node.

@@ -1,7 +1,7 @@
 //! Writes the CRDs of Sesame's own kinds.
 //!
-//! In: the types in `sesame-api`. Out: a file for each CRD in `deploy/crds`, and the same files in the chart, which can't read
-//! files outside of its folder.
+//! In: the types in `sesame-api`. Out: a file for each CRD in `deploy/crds`, and the same files in the chart, since
+//! charts can't read files outside their folder.
 
 use std::fs;
 use std::path::PathBuf;
@@ -40,7 +40,7 @@ pub(super) fn run(check: bool) -> Result<()> {
             println!("{}", path.display());
         }
         if let Some(path) = stale.first() {
-            bail!("{} is no CRD of Sesame's: remove it", path.display());
+            bail!("{} is not one of Sesame's CRDs: remove it", path.display());
         }
     }
     Ok(())
@@ -58,7 +58,7 @@ fn present(folder: &PathBuf) -> Result<Vec<PathBuf>> {
         .collect::<Result<_, _>>()?)
 }
 
-/// The names and contents of the files. A program of the crate prints the CRDs, so that xtask builds without the crate.
+/// The names and contents of the files. A program in the crate prints the CRDs, so xtask doesn't depend on the crate.
 fn files() -> Result<Vec<(String, String)>> {
     let step = Step::new("Generating the CRDs");
     let output = cargo::cargo([
@@ -86,9 +86,9 @@ fn files() -> Result<Vec<(String, String)>> {
 
 fn file(definition: &Value) -> Result<(String, String)> {
     let names = &definition["spec"]["names"];
-    let name = names["plural"].as_str().context("a CRD has a plural")?;
+    let name = names["plural"].as_str().context("a CRD has no plural")?;
     let text = format!("{HEADER}{}", serde_saphyr::to_string(definition)?);
-    // Helm would read these, and remove blank lines.
+    // Helm would expand templates and remove blank lines.
     ensure!(
         !text.contains("{{") && !text.contains("\n\n"),
         "the CRD of {name} contains a template or a blank line"

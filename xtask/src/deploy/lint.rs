@@ -1,4 +1,4 @@
-//! Rules for the manifests, whatever the chart values.
+//! Rules for the manifests, regardless of chart values.
 //!
 //! In: objects. Out: problems: permissions that are too broad, unused or in the wrong scope, pods with more privileges
 //! than needed, and dangling references.

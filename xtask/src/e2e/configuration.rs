@@ -1,7 +1,7 @@
-//! A SesameConfiguration as the settings of the instance.
+//! A SesameConfiguration configures the instance.
 //!
-//! In: a scene with Sesame. Out: Sesame waits for the object and follows its changes, without a restart and without failed
-//! requests; Envoys that aren't managed are left as they are.
+//! In: a scene with Sesame. Out: Sesame waits for the object and applies its changes without restarts or failed
+//! requests; unmanaged Envoys are left unchanged.
 
 use std::net::SocketAddr;
 use std::thread::sleep;
@@ -26,7 +26,7 @@ const HOST: &str = "configured.example.com";
 /// Time limit for a change to take effect; long enough for busy machines.
 const DONE: Duration = Duration::from_secs(120);
 
-/// How long nothing must happen.
+/// How long objects must stay unchanged.
 const QUIET: Duration = Duration::from_secs(5);
 
 /// Changes: valid ones, and those that the API server accepts but Sesame can't apply.
@@ -119,7 +119,7 @@ fn pods(scene: &Scene) -> Result<Vec<(String, u64)>> {
     Ok(pods.collect())
 }
 
-/// The ports of the default fleet move, and redirects, the Service and requests follow.
+/// Moves the ports of the default fleet; redirects, the Service and requests follow.
 fn moved_ports(scene: &Scene) -> Result<String> {
     let service = json!({ "name": "shop", "port": 8080 });
     let secret = super::ingress::secret(PROXY)?;
@@ -200,14 +200,14 @@ fn changed(scene: &Scene) -> Result<u16> {
     Ok(CHANGES)
 }
 
-/// Sesame leaves the objects of its Envoys as they are, and takes them back.
+/// Sesame stops managing its Envoys' objects, then manages them again.
 fn unmanaged(scene: &Scene) -> Result<String> {
     let unmanaged = json!({ "managed": false, "replicas": 3 });
     apply(scene, json!({ "envoy": unmanaged }))?;
     programmed(scene, "True")?;
     let deployment = shop::one_made_for(scene, shop::GATEWAY, "deployments")?;
     let name = deployment["metadata"]["name"].as_str().unwrap_or_default();
-    // A change that would be reverted.
+    // Sesame would revert this change to a managed object.
     let edit = json!({ "spec": { "revisionHistoryLimit": EDITED } }).to_string();
     let patch = ["patch", "deployment", name, "--type=merge", "-p", &edit];
     scene.kubectl(&[&["-n", shop::NAMESPACE], &patch[..]].concat())?;
@@ -236,7 +236,7 @@ fn unmanaged(scene: &Scene) -> Result<String> {
     })?;
     shop::rolled_out(scene, shop::GATEWAY, 3, &[])?;
     Ok(format!(
-        "nothing touched while unmanaged, taken back in {:.1} s",
+        "no changes while unmanaged, managed again after {:.1} s",
         took.as_secs_f32()
     ))
 }

@@ -1,6 +1,7 @@
 //! A running Contour moves to Sesame and back, as described in `docs/migrate-from-contour.md`.
 //!
-//! In: a scene with Sesame. Out: no request is lost at any step, and statuses have the address of the controller that the guide says.
+//! In: a scene with Sesame. Out: no request fails at any step, and statuses have the address of the controller that the
+//! guide names.
 
 mod program;
 
@@ -26,7 +27,7 @@ const THEIRS: &str = "projectcontour";
 /// Contour's group and Sesame's, as in `apiVersion` and annotations.
 const GROUPS: (&str, &str) = ("projectcontour.io", "projectsesame.io");
 
-/// The plurals of the kinds that both groups have.
+/// The plurals of the kinds in both groups.
 const KINDS: [&str; 3] = [
     "httpproxies",
     "tlscertificatedelegations",
@@ -112,7 +113,7 @@ fn start(scene: &Scene, contour: &Contour) -> Result<IpAddr> {
     Ok(address)
 }
 
-/// Removes everything of the test.
+/// Removes everything that the test created.
 fn end(scene: &Scene, contour: &Contour) -> Result<()> {
     scene.kubectl(&["-n", shop::NAMESPACE, "delete", "ingress", INGRESS])?;
     shop::delete(scene, shop::GATEWAY)?;
@@ -170,7 +171,7 @@ fn objects() -> Vec<Value> {
     ]
 }
 
-/// Installs Sesame beside Contour in a mode.
+/// Installs Sesame beside Contour, with this `contourCompat`.
 fn sesame(scene: &Scene, mode: &str) -> Result<()> {
     let mode = format!("contourCompat={mode}");
     let values = ["ingressClass.name=contour", "ingressClass.create=false"];
@@ -187,7 +188,7 @@ fn scale(scene: &Scene, replicas: usize) -> Result<()> {
     Ok(())
 }
 
-/// Creates a copy of each object of a group in another group.
+/// Copies all objects of a group to another group.
 fn convert(scene: &Scene, from: &str, to: &str) -> Result<()> {
     let kinds = KINDS.map(|kind| format!("{kind}.{from}"));
     let objects = scene.list(&["-n", shop::NAMESPACE, &kinds.join(",")])?;

@@ -59,13 +59,12 @@ pub(super) fn experimental(scene: &Scene) -> Result<String> {
     telemetry(scene)?;
     shop::close(scene)?;
     Ok(
-        "addresses inside and outside the cluster serve, so do Pods by their labels and an assigned port, and policies \
-         are accepted"
+        "internal and external addresses, selected Pods and an assigned port serve; policies are accepted"
             .to_owned(),
     )
 }
 
-/// Addresses inside and outside the cluster: both serve, until a request is removed.
+/// Addresses inside and outside the cluster: both serve until the Gateway requests only one.
 fn routability(scene: &Scene) -> Result<()> {
     let (outside, inside) = (
         json!({ "type": "IPAddress" }),
@@ -95,7 +94,7 @@ fn routability(scene: &Scene) -> Result<()> {
     Ok(())
 }
 
-/// An XBackend is read, and its status written.
+/// An XBackend gets a status.
 fn external(scene: &Scene) -> Result<()> {
     let mut route = shop::route(NAME, NAME, "1");
     let group = "gateway.networking.x-k8s.io";

@@ -62,7 +62,7 @@ pub(super) fn ingress(scene: &Scene) -> Result<String> {
         address: address(scene)?,
     };
 
-    // The host with TLS redirects other requests.
+    // The host with TLS redirects requests without it.
     fleet.serves_without_tls(INGRESS_HOST, "/", 200, "shop")?;
     let location = fleet.serves_without_tls(ROOT_HOST, "/shop/a", 301, "")?;
     ensure!(
@@ -70,7 +70,7 @@ pub(super) fn ingress(scene: &Scene) -> Result<String> {
         "redirected to {location}"
     );
     fleet.serves(INGRESS_HOST, "/", 200, "shop")?;
-    // Each team has its paths, and no others.
+    // Each team serves only its own paths.
     fleet.serves(ROOT_HOST, "/shop/a", 200, "shop")?;
     fleet.serves(ROOT_HOST, "/blog/a", 200, "blog")?;
     fleet.serves(ROOT_HOST, "/blog/drafts", 403, "not published yet")?;
@@ -104,19 +104,19 @@ pub(super) fn ingress(scene: &Scene) -> Result<String> {
     ))
 }
 
-/// Connections with TLS are forwarded, whatever their Host header is.
+/// TLS connections are forwarded regardless of their Host header.
 fn forwarded(fleet: &Fleet<'_>) -> Result<()> {
     let other = ["--header", &format!("Host: {INGRESS_HOST}")];
     fleet.serves_with(&other, TCP_HOST, "/", 200, "blog")?;
     // The same header in a connection that is not forwarded.
     fleet.serves_with(&other, ROOT_HOST, "/blog/a", 421, "")?;
-    // No object has a certificate for this host: that of the API server is used, which needs credentials.
+    // No object has a certificate for this host: the API server presents its own, and requires credentials.
     fleet.serves_with(&other, PASSTHROUGH_HOST, "/version", 401, "Unauthorized")?;
     fleet.serves_without_tls(TCP_HOST, "/", 404, "")?;
     Ok(())
 }
 
-/// What a team changes affects only its own paths.
+/// A team's changes affect only its own paths.
 fn teams(fleet: &Fleet<'_>) -> Result<()> {
     let scene = fleet.scene;
     let remove = json!([{ "op": "remove", "path": "/spec/routes/1" }]).to_string();
@@ -154,13 +154,13 @@ fn certificate(fleet: &Fleet<'_>) -> Result<()> {
     fleet.serves(TCP_HOST, "/", 200, "blog")
 }
 
-/// A mistake in an Ingress is an Event.
+/// A mistake in an Ingress is reported in an Event.
 fn mistake(scene: &Scene) -> Result<()> {
     let path = "/spec/rules/0/http/paths/0/backend/service/name";
     let broken = json!([{ "op": "replace", "path": path, "value": "missing" }]).to_string();
     let patch = ["patch", "ingress", INGRESS, "--type=json", "-p", &broken];
     scene.kubectl(&[&["-n", shop::NAMESPACE], &patch[..]].concat())?;
-    until("the mistake is an Event", DONE, || {
+    until("an Event reports the mistake", DONE, || {
         let events = scene.list(&[
             "-n",
             shop::NAMESPACE,
@@ -199,7 +199,7 @@ fn docs() -> Value {
     })
 }
 
-/// The shop, as a service for authorization: it permits all requests.
+/// The shop as an authorization service that allows all requests.
 fn extension() -> Value {
     json!({
         "apiVersion": "projectsesame.io/v1alpha1",
@@ -233,7 +233,7 @@ pub(super) fn secret(name: &str) -> Result<Value> {
     Ok(secret)
 }
 
-/// Waits until statuses are complete. All objects with a host have the same address, which is that of the fleet's Service.
+/// Waits until statuses are complete. All objects with a host have the address of the fleet's Service.
 fn address(scene: &Scene) -> Result<IpAddr> {
     let look = || {
         let service = ["-n", install::NAMESPACE, "service", "default-fleet"];
@@ -329,7 +329,7 @@ impl Fleet<'_> {
         .map(drop)
     }
 
-    /// The status and body of the response to a request with TLS from the cluster's network; the status is 0 without a response.
+    /// The status and body of the response to a TLS request from the cluster's network; without a response, the status is 0.
     fn request(&self, arguments: &[&str], host: &str, path: &str) -> Result<(u16, String)> {
         let mut curl = self.scene.cluster.command(Path::new("curl"));
         curl.args(["--silent", "--insecure", "--max-time", "10"])

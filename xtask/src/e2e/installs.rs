@@ -55,8 +55,8 @@ pub(super) fn helm(scene: &Scene) -> Result<String> {
         install::NAMESPACE,
         "--wait",
     ]))?;
-    // An uninstall keeps the class, since removing it would remove its Gateways' Envoys, and the CRDs, since removing them
-    // would remove all objects of their kinds.
+    // An uninstall keeps the class, since removing it would remove its Gateways' Envoys, and the CRDs, since removing
+    // them would remove all objects of their kinds.
     scene.kubectl(&["delete", "gatewayclass", CLASS])?;
     let crds = cargo::root().join("deploy/crds");
     scene.kubectl(&["delete", "--filename", &crds.display().to_string()])?;

@@ -5,8 +5,8 @@
 
 use super::{Problem, Source};
 
-/// Strings that are forbidden in all files (matched case-insensitively), and the reason for each. Split in two, so that they aren't found in this
-/// file.
+/// Strings that are forbidden in all files (matched case-insensitively), and the reason for each. Split in two, so that
+/// they aren't found in this file.
 const FORBIDDEN: &[(&str, &str)] = &[
     (concat!("/wo", "rk/"), "a machine-specific path"),
     (concat!("/ro", "ot/"), "a machine-specific path"),

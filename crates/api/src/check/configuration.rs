@@ -1,5 +1,5 @@
-//! SesameConfigurations: the rules of the CRD that is made from their types. Quantities and addresses are left to translation,
-//! which reports them in the status.
+//! SesameConfigurations: the rules of their generated CRD. Translation checks quantities and addresses, and reports invalid
+//! ones in the status.
 
 use std::sync::Arc;
 
@@ -13,13 +13,13 @@ use crate::configuration::{
 
 use super::{Check, at, each, each_of_some, ensure, fail, known, optional, text};
 
-/// The largest number of replicas, and of the percentage of CPU to aim for.
+/// The maximum number of replicas, and the maximum CPU target in percent.
 const MAX_REPLICAS: u32 = 10_000;
 
 pub(crate) fn spec(spec: &ConfigurationSpec) -> Check {
     ensure(
         spec.envoy.is_none() || spec.unmanaged_envoy.is_none(),
-        "envoy and unmanagedEnvoy exclude each other",
+        "envoy and unmanagedEnvoy are mutually exclusive",
     )?;
     optional("gateway", spec.gateway.as_ref(), gateway)?;
     optional("envoy", spec.envoy.as_deref(), envoy)?;
@@ -43,7 +43,7 @@ fn gateway(gateway: &GatewayConfiguration) -> Check {
     optional("namespace", gateway.namespace.as_deref(), namespace)?;
     ensure(
         gateway.name.is_some() == gateway.namespace.is_some(),
-        "name and namespace belong together",
+        "name and namespace must be set together",
     )
 }
 
@@ -55,7 +55,7 @@ fn unmanaged(envoy: &UnmanagedEnvoy) -> Check {
     optional("service", envoy.service.as_ref(), named)?;
     ensure(
         addresses.is_none() || envoy.service.is_none(),
-        "addresses and service exclude each other",
+        "addresses and service are mutually exclusive",
     )
 }
 
@@ -92,7 +92,7 @@ fn envoy(envoy: &EnvoyConfiguration) -> Check {
     optional("autoscaling", envoy.autoscaling.as_ref(), autoscaling)?;
     ensure(
         envoy.replicas.is_none() || envoy.autoscaling.is_none(),
-        "replicas and autoscaling exclude each other",
+        "replicas and autoscaling are mutually exclusive",
     )?;
     optional("image", envoy.image.as_deref(), |image| {
         text::length(image, 1, 512)?;

@@ -1,5 +1,5 @@
-//! HTTPProxies: the rules of the CRD that is made from their types. What depends on other fields or objects is left to
-//! translation, which reports it in the status.
+//! HTTPProxies: the rules of their generated CRD. Translation checks rules that depend on other fields or objects, and
+//! reports violations in the status.
 
 mod policy;
 mod virtual_host;
@@ -196,7 +196,7 @@ fn query_parameter(parameter: &QueryParameterMatchCondition) -> Check {
     ])
 }
 
-/// The texts of a condition, which may be missing.
+/// The optional texts of a condition.
 fn matcher_texts<const N: usize>(texts: [(&str, &Option<Arc<str>>); N]) -> Check {
     for (field, value) in texts {
         let length = |value: &Arc<str>| text::length(value, 0, 4096);
@@ -248,7 +248,7 @@ pub(super) fn weight(weight: u32) -> Check {
     ensure(weight <= 1_000_000, "expected a weight of at most 1000000")
 }
 
-/// The validation of endpoints' certificates.
+/// Validation of endpoint certificates.
 pub(super) fn validation(validation: &UpstreamValidation) -> Check {
     at("caSecret", text::length(&validation.ca_secret, 1, 317))?;
     at(
@@ -272,7 +272,7 @@ fn cookie(cookie: &CookieRewritePolicy) -> Check {
         "name",
         ensure(
             cookie.name.bytes().all(name),
-            "expected the name of a cookie, without spaces, control characters and any of ()<>@,;:\\\"/[]?={}",
+            "expected a cookie name without spaces, control characters or any of ()<>@,;:\\\"/[]?={}",
         ),
     )?;
     for (field, rewrite) in [
@@ -301,7 +301,7 @@ fn attribute(value: &str) -> Check {
     let valid = |b: u8| b >= b' ' && b != 0x7f && b != b';';
     ensure(
         value.bytes().all(valid),
-        "expected the value of a cookie's attribute, without control characters and semicolons",
+        "expected a cookie attribute value without control characters or semicolons",
     )
 }
 
@@ -325,23 +325,23 @@ fn tcp_proxy(proxy: &TcpProxy) -> Check {
     )
 }
 
-/// How many of these are true.
+/// The number of true values.
 fn count(set: &[bool]) -> usize {
     set.iter().filter(|set| **set).count()
 }
 
-/// A path that may be missing.
+/// An optional path.
 fn optional_path(field: &str, path: Option<&str>) -> Check {
     let starts = |path: &str| ensure(path.starts_with('/'), "must start with /");
     path.map_or(Ok(()), |path| at(field, starts(path)))
 }
 
-/// A text of 1 to `max` characters that may be missing.
+/// An optional text of 1 to `max` characters.
 fn optional_length(field: &str, value: Option<&str>, max: usize) -> Check {
     value.map_or(Ok(()), |value| at(field, text::length(value, 1, max)))
 }
 
-/// A list of 1 to `max` texts that aren't empty.
+/// A list of 1 to `max` non-empty texts.
 fn some_texts(field: &str, list: &[Arc<str>], max: usize) -> Check {
     each_of_some(field, list, max, |value| text::length(value, 1, usize::MAX))
 }

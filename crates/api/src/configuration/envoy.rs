@@ -9,17 +9,17 @@ use crate::duration::Duration;
 use crate::open_enum::open_enum;
 use crate::skip::is_default;
 
-/// How Envoys run. A field that is left out has the value of the next wider SesameConfiguration (of the Gateway's class, then of
-/// the instance), or else its default.
+/// How Envoys run. An omitted field has its value from the SesameConfiguration of the Gateway's class, then from that of the
+/// instance, or else its default.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(feature = "schema", schemars(extend("x-kubernetes-validations" = [
-    {"rule": "!has(self.replicas) || !has(self.autoscaling)", "message": "replicas and autoscaling exclude each other"},
+    {"rule": "!has(self.replicas) || !has(self.autoscaling)", "message": "replicas and autoscaling are mutually exclusive"},
 ])))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct EnvoyConfiguration {
-    /// Whether Sesame creates and updates the objects that run the Envoys; true by default. If false, it leaves them as they are:
-    /// existing Envoys keep getting their configuration, and new fleets don't start.
+    /// Whether Sesame creates and updates the objects that run the Envoys; true by default. If false, Sesame leaves them
+    /// unchanged: existing Envoys still get configuration, but new fleets don't start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub managed: Option<bool>,
     /// How clients reach the Envoys.
@@ -32,7 +32,7 @@ pub struct EnvoyConfiguration {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(range(min = 1, max = 10_000)))]
     pub replicas: Option<u32>,
-    /// Lets the number of Envoys in a Deployment follow the load.
+    /// Scales the number of Envoys in a Deployment with the load.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub autoscaling: Option<EnvoyAutoscaling>,
     /// Whether a PodDisruptionBudget limits evictions, for example when nodes are drained.
@@ -58,7 +58,7 @@ pub struct EnvoyConfiguration {
     /// The labels of the nodes that may run Envoys.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_selector: Option<BTreeMap<String, String>>,
-    /// The taints of nodes that may run Envoys.
+    /// The node taints that Envoys tolerate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(length(max = 64)))]
     pub tolerations: Option<Vec<EnvoyToleration>>,
@@ -72,7 +72,7 @@ pub struct EnvoyConfiguration {
     /// The log level; `warning` by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log_level: Option<EnvoyLogLevel>,
-    /// The maximum number of client connections of each Envoy.
+    /// The maximum number of client connections to each Envoy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(range(min = 1, max = 4_294_967_295_u32)))]
     pub max_connections: Option<u32>,
@@ -100,7 +100,8 @@ pub struct NetworkPublishing {
         schemars(length(max = 256), inner(length(min = 1, max = 64)))
     )]
     pub load_balancer_source_ranges: Option<Vec<Arc<str>>>,
-    /// Which Envoys get the connections that arrive at a node; `Cluster` by default. `Local` preserves client addresses.
+    /// Which Envoys get connections that arrive at a node: any of them (`Cluster`, the default), or only those on that node
+    /// (`Local`), which preserves client addresses.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub external_traffic_policy: Option<ExternalTrafficPolicy>,
 }
@@ -128,7 +129,7 @@ open_enum! {
 }
 
 open_enum! {
-    /// Which Envoys get the connections that arrive at a node.
+    /// Which Envoys get connections that arrive at a node.
     pub enum ExternalTrafficPolicy {
         /// Any Envoy; the client's address may be hidden.
         Cluster = "Cluster",
@@ -155,7 +156,7 @@ open_enum! {
     }
 }
 
-/// Limits within which the number of Envoys follows the load.
+/// Autoscaling: bounds for the number of Envoys, and the target load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(feature = "schema", schemars(extend("x-kubernetes-validations" = [
@@ -163,13 +164,13 @@ open_enum! {
 ])))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct EnvoyAutoscaling {
-    /// The smallest number.
+    /// The minimum number of Envoys.
     #[cfg_attr(feature = "schema", schemars(range(min = 1, max = 10_000)))]
     pub min_replicas: u32,
-    /// The largest number.
+    /// The maximum number of Envoys.
     #[cfg_attr(feature = "schema", schemars(range(min = 1, max = 10_000)))]
     pub max_replicas: u32,
-    /// The average CPU usage to aim for, as a percentage of the CPU request.
+    /// The target average CPU usage, as a percentage of the CPU request.
     #[cfg_attr(feature = "schema", schemars(range(min = 1, max = 10_000)))]
     pub cpu_percent: u32,
 }
@@ -179,10 +180,10 @@ pub struct EnvoyAutoscaling {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct EnvoyResources {
-    /// What is reserved.
+    /// The amounts to reserve.
     #[serde(default, skip_serializing_if = "is_default")]
     pub requests: ResourceAmounts,
-    /// The limits. That of CPU sets the number of worker threads; near that of memory, Envoy rejects requests.
+    /// The limits. The CPU limit sets the number of worker threads; near the memory limit, Envoy rejects requests.
     #[serde(default, skip_serializing_if = "is_default")]
     pub limits: ResourceAmounts,
 }
@@ -215,7 +216,7 @@ pub struct EnvoyToleration {
     /// The key of the taint; any by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<Arc<str>>,
-    /// Whether the value of the taint must be equal or doesn't matter; `Equal` by default.
+    /// Whether the value of the taint must be equal (`Equal`, the default) or is ignored (`Exists`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operator: Option<TolerationOperator>,
     /// The value of the taint.
@@ -224,7 +225,7 @@ pub struct EnvoyToleration {
     /// The effect of the taint; any by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub effect: Option<TolerationEffect>,
-    /// How long the effect `NoExecute` is tolerated, in seconds; without limit by default.
+    /// How long the effect `NoExecute` is tolerated, in seconds; indefinitely by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub toleration_seconds: Option<i64>,
 }
@@ -256,7 +257,7 @@ open_enum! {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct EnvoyDrain {
-    /// How long it keeps serving, so that load balancers stop sending to it, such as `5s`.
+    /// How long it keeps serving while load balancers stop sending to it, such as `5s`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(
         feature = "schema",

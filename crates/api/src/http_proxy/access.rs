@@ -1,4 +1,4 @@
-//! External authorization and filters of IP addresses.
+//! External authorization and IP address filters.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,17 +23,17 @@ pub struct AuthorizationServer {
     /// Settings for the service type `http`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub http_settings: Option<Box<HttpAuthorization>>,
-    /// What applies to routes that say nothing else.
+    /// The default policy for routes. A route's `authPolicy` overrides it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub auth_policy: Option<AuthorizationPolicy>,
-    /// How long the service may take: a duration, such as `500ms`, or `infinity`. By default, the timeout of the
+    /// The timeout of a call to the service: a duration, such as `500ms`, or `infinity`. By default, the timeout of the
     /// ExtensionService, or else 5 seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub response_timeout: Option<String>,
-    /// Whether requests are allowed if the service can't be reached or fails. By default, they get 503.
+    /// Whether requests are allowed if the service is unreachable or fails. By default, they get a 503 response.
     #[serde(default, skip_serializing_if = "is_default")]
     pub fail_open: bool,
-    /// How much of a request's body is sent to the service. None by default.
+    /// How much of the request's body is sent to the service; none by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub with_request_body: Option<RequestBodyBuffer>,
 }
@@ -55,7 +55,7 @@ pub struct ExtensionServiceReference {
 }
 
 open_enum! {
-    /// The protocol of a service for authorization.
+    /// The protocol of an authorization service.
     pub enum AuthorizationServiceType {
         /// Envoy's gRPC API.
         Grpc = "grpc",
@@ -64,27 +64,27 @@ open_enum! {
     }
 }
 
-/// What is sent to an HTTP service for authorization, and what is taken from its responses.
+/// The path and headers of requests to an HTTP authorization service, and the headers taken from its responses.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct HttpAuthorization {
-    /// What is put before the path of the request to the service.
+    /// The prefix to add to the path of the request to the service.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(regex(pattern = "^/")))]
     pub path_prefix: Option<Arc<str>>,
-    /// The headers of the client's request that are sent to the service, in addition to `Host`, `:method`, `:path`,
+    /// The headers of the client's request to send to the service, in addition to `Host`, `:method`, `:path`,
     /// `Content-Length` and `Authorization`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(feature = "schema", schemars(length(max = 64)))]
     pub allowed_authorization_headers: Vec<AllowedHeader>,
-    /// The headers of the service's response that are added to the request to the backend.
+    /// The headers of the service's response to add to the request to the backend.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(feature = "schema", schemars(length(max = 64)))]
     pub allowed_upstream_headers: Vec<AllowedHeader>,
 }
 
-/// Names of headers: exactly one of `exact`, `prefix`, `suffix` and `contains`.
+/// A match on header names: exactly one of `exact`, `prefix`, `suffix` and `contains`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(feature = "schema", schemars(extend("x-kubernetes-validations" = [{
@@ -97,38 +97,38 @@ pub struct AllowedHeader {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(length(min = 1, max = 256)))]
     pub exact: Option<Arc<str>>,
-    /// What the name starts with.
+    /// The start of the name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(length(min = 1, max = 256)))]
     pub prefix: Option<Arc<str>>,
-    /// What the name ends with.
+    /// The end of the name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(length(min = 1, max = 256)))]
     pub suffix: Option<Arc<str>>,
-    /// What the name contains.
+    /// A part of the name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(length(min = 1, max = 256)))]
     pub contains: Option<Arc<str>>,
-    /// Accepted, and unnecessary: upper and lower case are equal in the names of headers.
+    /// Accepted but has no effect: header names are case-insensitive.
     #[serde(default, skip_serializing_if = "is_default")]
     pub ignore_case: bool,
 }
 
-/// Changes to the authorization of requests. What a route says wins over what its host says.
+/// Authorization settings of a host or a route. A route's settings override its host's.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AuthorizationPolicy {
-    /// Whether requests need no authorization.
+    /// Whether authorization is disabled.
     #[serde(default, skip_serializing_if = "is_default")]
     pub disabled: bool,
-    /// Names and values that are sent to the service. Those of a route are merged with those of its host and win. Only
-    /// with the service type `grpc`.
+    /// Names and values to send to the service; only with the service type `grpc`. A route's entries are merged with
+    /// its host's and take precedence.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[cfg_attr(feature = "schema", schemars(extend("maxProperties" = 32)))]
     pub context: BTreeMap<String, String>,
 }
 
-/// How much of a request's body is sent to a service for authorization.
+/// How much of a request's body is sent to an authorization service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
@@ -137,7 +137,7 @@ pub struct RequestBodyBuffer {
     #[serde(default = "RequestBodyBuffer::kibibyte")]
     #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
     pub max_request_bytes: u32,
-    /// Whether the start of a longer body is sent. By default, requests with a longer body are refused.
+    /// Whether to send the start of a longer body. By default, requests with a longer body are rejected.
     #[serde(default, skip_serializing_if = "is_default")]
     pub allow_partial_message: bool,
     /// Whether the body is sent to a gRPC service as bytes. By default, it is sent as UTF-8 text.
@@ -155,8 +155,8 @@ impl RequestBodyBuffer {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct IpFilter {
-    /// Which address of a request is compared: `Peer` is that of the connection, `Remote` that of the client according to
-    /// trusted proxies, by the header `X-Forwarded-For` or the PROXY protocol.
+    /// The address to compare: `Peer` is the source address of the connection; `Remote` is the client address that
+    /// trusted proxies report in the `X-Forwarded-For` header or by the PROXY protocol.
     pub source: IpFilterSource,
     /// The range, such as `10.0.0.0/8`, or a single address.
     #[cfg_attr(feature = "schema", schemars(length(min = 1, max = 64)))]
@@ -164,11 +164,11 @@ pub struct IpFilter {
 }
 
 open_enum! {
-    /// Which address of a request is compared.
+    /// The address to compare.
     pub enum IpFilterSource {
-        /// That of the connection.
+        /// The source address of the connection.
         Peer = "Peer",
-        /// That of the client according to trusted proxies.
+        /// The client address that trusted proxies report.
         Remote = "Remote",
     }
 }

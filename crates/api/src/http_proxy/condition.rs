@@ -41,7 +41,7 @@ pub struct MatchCondition {
     pub query_parameter: Option<Box<QueryParameterMatchCondition>>,
 }
 
-/// A condition of a header: the name and exactly one matcher, which is any field except `ignoreCase` and
+/// A condition on a header: the name and exactly one matcher, which is any field except `ignoreCase` and
 /// `treatMissingAsEmpty`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -53,7 +53,7 @@ pub struct HeaderMatchCondition {
     /// The name of the header, case-insensitive.
     #[cfg_attr(feature = "schema", schemars(length(min = 1, max = 256)))]
     pub name: Arc<str>,
-    /// The request has the header, whatever its value.
+    /// The request has the header, with any value.
     #[serde(default, skip_serializing_if = "is_default")]
     pub present: bool,
     /// The request doesn't have the header.
@@ -83,10 +83,10 @@ pub struct HeaderMatchCondition {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(length(max = 4096)))]
     pub regex: Option<Arc<str>>,
-    /// Whether upper and lower case are equal in `contains`, `notcontains`, `exact` and `notexact`.
+    /// Whether `contains`, `notcontains`, `exact` and `notexact` ignore case.
     #[serde(default, skip_serializing_if = "is_default", rename = "ignoreCase")]
     pub ignore_case: bool,
-    /// Whether a missing header counts as one with an empty value in `notcontains` and `notexact`.
+    /// Whether `notcontains` and `notexact` treat a missing header as an empty value.
     #[serde(
         default,
         skip_serializing_if = "is_default",
@@ -95,7 +95,7 @@ pub struct HeaderMatchCondition {
     pub treat_missing_as_empty: bool,
 }
 
-/// A condition of a query parameter: the name and exactly one matcher, which is any field except `ignoreCase`.
+/// A condition on a query parameter: the name and exactly one matcher, which is any field except `ignoreCase`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(feature = "schema", schemars(extend("x-kubernetes-validations" = [{
@@ -127,10 +127,10 @@ pub struct QueryParameterMatchCondition {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(length(max = 4096)))]
     pub contains: Option<Arc<str>>,
-    /// Whether upper and lower case are equal in values; not allowed with `regex` and `present`.
+    /// Whether the value is compared case-insensitively; not allowed with `regex` or `present`.
     #[serde(default, skip_serializing_if = "is_default")]
     pub ignore_case: bool,
-    /// The request has the parameter, whatever its value.
+    /// The request has the parameter, with any value.
     #[serde(default, skip_serializing_if = "is_default")]
     pub present: bool,
 }

@@ -13,9 +13,9 @@ use crate::open_enum::open_enum;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HeadersPolicy {
-    /// The headers to set, in place of any values they have. A value may contain some of Envoy's command operators, such
-    /// as `%REQ(X-Name)%`, and `%SESAME_NAMESPACE%`, `%SESAME_SERVICE_NAME%` and `%SESAME_SERVICE_PORT%`; other percent
-    /// signs stay as they are.
+    /// The headers to set, replacing existing values. A value may contain some of Envoy's command operators, such as
+    /// `%REQ(X-Name)%`, and `%SESAME_NAMESPACE%`, `%SESAME_SERVICE_NAME%` and `%SESAME_SERVICE_PORT%`; other percent
+    /// signs are literal.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(feature = "schema", schemars(length(max = 128)))]
     pub set: Vec<HttpHeader>,
@@ -33,8 +33,8 @@ pub struct HeadersPolicy {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct PathRewritePolicy {
-    /// Replacements for the prefix that the request's path matched. The entry whose `prefix` equals that prefix applies,
-    /// or else the entry without one.
+    /// Replacements for the matched path prefix. The entry whose `prefix` equals the matched prefix applies, or else
+    /// the entry without a `prefix`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(feature = "schema", schemars(length(max = 64)))]
     pub replace_prefix: Vec<ReplacePrefix>,
@@ -44,19 +44,19 @@ pub struct PathRewritePolicy {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ReplacePrefix {
-    /// The whole prefix of the route, including those of inclusions; any if absent.
+    /// The route's full prefix, including the prefixes of inclusions; any prefix if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(length(min = 1, max = 1024)))]
     pub prefix: Option<Arc<str>>,
-    /// What replaces the prefix.
+    /// The text that replaces the prefix.
     #[cfg_attr(feature = "schema", schemars(length(min = 1, max = 1024)))]
     pub replacement: Arc<str>,
 }
 
-/// Changes to the attributes of a cookie; at least one.
+/// Changes to the attributes of a cookie. At least one attribute must be set.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-// The name and at least one other field; a rule in CEL would be too expensive for so many lists in lists.
+// Requires the name and at least one other field; a CEL rule would cost too much in so deeply nested lists.
 #[cfg_attr(feature = "schema", schemars(extend("minProperties" = 2)))]
 #[serde(rename_all = "camelCase")]
 pub struct CookieRewritePolicy {
@@ -83,7 +83,7 @@ pub struct CookieRewritePolicy {
     pub same_site: Option<SameSite>,
 }
 
-/// The new value of an attribute.
+/// The new value of a cookie attribute.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CookieRewrite {
@@ -107,7 +107,7 @@ open_enum! {
     }
 }
 
-/// Which other origins may send requests (CORS).
+/// The cross-origin requests that are allowed (CORS).
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
@@ -122,13 +122,13 @@ pub struct CorsPolicy {
         schemars(length(min = 1, max = 128), inner(length(min = 1)))
     )]
     pub allow_origin: Vec<Arc<str>>,
-    /// The methods that are allowed; `*` for all.
+    /// The allowed methods; `*` for all.
     #[cfg_attr(
         feature = "schema",
         schemars(length(min = 1, max = 64), inner(length(min = 1)))
     )]
     pub allow_methods: Vec<Arc<str>>,
-    /// The names of the request headers that are allowed; `*` for all.
+    /// The names of the allowed request headers; `*` for all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(
         feature = "schema",
@@ -142,10 +142,10 @@ pub struct CorsPolicy {
         schemars(length(max = 128), inner(length(min = 1)))
     )]
     pub expose_headers: Vec<Arc<str>>,
-    /// How long a browser may cache the answer: a duration, such as `10m`. 0 disables caching.
+    /// How long a browser may cache the preflight response: a duration, such as `10m`. 0 disables caching.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_age: Option<String>,
-    /// Whether pages on public networks may send requests to this host on a private one.
+    /// Whether pages on public networks may send requests to this host on a private network.
     #[serde(default, skip_serializing_if = "is_default")]
     pub allow_private_network: bool,
 }

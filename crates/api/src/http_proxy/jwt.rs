@@ -18,16 +18,17 @@ use crate::open_enum::open_enum;
 }])))]
 #[serde(rename_all = "camelCase")]
 pub struct JwtProvider {
-    /// The name by which routes refer to the provider, unique in the HTTPProxy.
+    /// The name that routes use to refer to the provider, unique in the HTTPProxy.
     #[cfg_attr(feature = "schema", schemars(length(min = 1, max = 253)))]
     pub name: Arc<str>,
-    /// Whether routes need tokens from this provider if they say nothing else. At most one provider of a host.
+    /// Whether routes require a token from this provider by default. At most one provider of a host can be the
+    /// default.
     #[serde(default, skip_serializing_if = "is_default")]
     pub default: bool,
-    /// The issuer that the tokens must have; any if absent.
+    /// The required issuer of the tokens; any if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub issuer: Option<Arc<str>>,
-    /// The audiences, one of which the tokens must have; any if empty.
+    /// The accepted audiences, of which a token must have at least one; any if empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(feature = "schema", schemars(length(max = 64)))]
     pub audiences: Vec<Arc<str>>,
@@ -41,12 +42,12 @@ pub struct JwtProvider {
     /// The Secret with the keys that verify tokens.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "localJWKS")]
     pub local_jwks: Option<Box<LocalJwks>>,
-    /// Whether the token is sent to backends. By default, it is removed from requests.
+    /// Whether the token is forwarded to backends. By default, it is removed from requests.
     #[serde(default, skip_serializing_if = "is_default", rename = "forwardJWT")]
     pub forward_jwt: bool,
 }
 
-/// A server that has the keys of an issuer (JWKS).
+/// A server with an issuer's keys (JWKS).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
@@ -57,19 +58,19 @@ pub struct RemoteJwks {
     /// How the server's certificate is verified. By default, it isn't.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub validation: Option<Box<UpstreamValidation>>,
-    /// How long fetching may take: a duration, such as `5s`; one second by default.
+    /// The timeout of a fetch: a duration, such as `5s`; one second by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<String>,
     /// How long the keys are cached: a duration, such as `10m`; five minutes by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_duration: Option<String>,
-    /// The versions of IP addresses to which the server's name is resolved; by default, as Sesame is configured.
+    /// The IP versions to use when resolving the server's name; `all` by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dns_lookup_family: Option<DnsLookupFamily>,
 }
 
 open_enum! {
-    /// The versions of IP addresses to which a name is resolved.
+    /// The IP versions to use when resolving a name.
     pub enum DnsLookupFamily {
         /// IPv6, or IPv4 if there are no IPv6 addresses.
         Auto = "auto",
@@ -82,13 +83,13 @@ open_enum! {
     }
 }
 
-/// A Secret that has the keys of an issuer (JWKS).
+/// A Secret with an issuer's keys (JWKS).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct LocalJwks {
-    /// The name of the Secret. `namespace/name` refers to another namespace, in which a TLSCertificateDelegation must
-    /// allow it.
+    /// The name of the Secret. `namespace/name` refers to a Secret in another namespace; a TLSCertificateDelegation
+    /// there must allow it.
     #[cfg_attr(feature = "schema", schemars(length(min = 1, max = 317)))]
     pub secret_name: Arc<str>,
     /// The Secret's entry with the keys.
@@ -96,7 +97,7 @@ pub struct LocalJwks {
     pub key: Arc<str>,
 }
 
-/// The JSON Web Tokens that requests of a route need.
+/// The JSON Web Tokens that a route requires.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(feature = "schema", schemars(extend("x-kubernetes-validations" = [{
@@ -104,10 +105,10 @@ pub struct LocalJwks {
     "message": "require and disabled are mutually exclusive",
 }])))]
 pub struct JwtVerificationPolicy {
-    /// The name of the provider whose tokens are required. Not together with `disabled`.
+    /// The name of the provider whose tokens are required. Mutually exclusive with `disabled`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub require: Option<Arc<str>>,
-    /// Whether no token is required, even if the host has a default provider.
+    /// Whether the route requires no token, even if the host has a default provider.
     #[serde(default, skip_serializing_if = "is_default")]
     pub disabled: bool,
 }

@@ -8,17 +8,17 @@ use crate::skip::is_default;
 
 use crate::open_enum::open_enum;
 
-/// How long requests may take. A timeout is a duration, such as `30s` or `1m30s`, or `infinity` for none. Empty or `0` stands
-/// for the default.
+/// The timeouts of requests. A timeout is a duration, such as `30s` or `1m30s`, or `infinity` for none. Empty or `0` means
+/// the default.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct TimeoutPolicy {
-    /// How long the whole response may take, from the end of the request. By default, 15 seconds.
+    /// The maximum time from the end of the request to the end of the response. By default, 15 seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub response: Option<String>,
-    /// How long a request may be without activity in either direction. By default, an hour, or the
-    /// timeout of the response if that is longer.
+    /// How long a request may be idle, without data in either direction. By default, an hour, or the response timeout if that
+    /// is longer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle: Option<String>,
     /// How long a connection to an endpoint stays open without requests. By default, one hour.
@@ -31,18 +31,18 @@ pub struct TimeoutPolicy {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct RetryPolicy {
-    /// The maximum number of retries. 0 stands for 1, and -1 for none.
+    /// The maximum number of retries. 0 means 1, and -1 means none.
     #[serde(default = "RetryPolicy::one")]
     #[cfg_attr(feature = "schema", schemars(range(min = -1, max = 4_294_967_295i64)))]
     pub count: i64,
-    /// How long one attempt may take; by default, only the timeout of the whole response applies.
+    /// The timeout of each attempt; by default, only the response timeout applies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub per_try_timeout: Option<String>,
-    /// The results after which requests are retried, in Envoy's words for `x-envoy-retry-on`; by default, `5xx`.
+    /// The outcomes to retry, as named by Envoy's `x-envoy-retry-on` header; `5xx` by default.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(feature = "schema", schemars(length(max = 16)))]
     pub retry_on: Vec<RetryOn>,
-    /// The response codes after which requests are retried, if `retryOn` has `retriable-status-codes`.
+    /// The response codes to retry, if `retryOn` contains `retriable-status-codes`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(
         feature = "schema",
@@ -58,27 +58,27 @@ impl RetryPolicy {
 }
 
 open_enum! {
-    /// A result after which a request is retried.
+    /// An outcome to retry.
     pub enum RetryOn {
-        /// A response with a code from 500, or none.
+        /// A 5xx response, or no response.
         ServerError = "5xx",
-        /// A response with the code 502, 503 or 504.
+        /// A 502, 503 or 504 response.
         GatewayError = "gateway-error",
         /// No response: the connection was reset, or the request timed out.
         Reset = "reset",
-        /// No response, before the request was sent.
+        /// No response: the connection was reset before the request was sent.
         ResetBeforeRequest = "reset-before-request",
         /// The connection failed.
         ConnectFailure = "connect-failure",
-        /// A response with the code 409.
+        /// A 409 response.
         Retriable4xx = "retriable-4xx",
         /// The endpoint refused the stream.
         RefusedStream = "refused-stream",
-        /// A response with one of `retriableStatusCodes`.
+        /// A response with a code in `retriableStatusCodes`.
         RetriableStatusCodes = "retriable-status-codes",
         /// A response with certain headers.
         RetriableHeaders = "retriable-headers",
-        /// A response that Envoy's rate limit caused.
+        /// A response from Envoy's rate limiting.
         EnvoyRateLimited = "envoy-ratelimited",
         /// HTTP/3 failed after the connection was established.
         Http3PostConnectFailure = "http3-post-connect-failure",
@@ -100,13 +100,13 @@ open_enum! {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct LoadBalancerPolicy {
-    /// `WeightedLeastRequest` (the default), `RoundRobin`, `Random`, `Cookie` or `RequestHash`. `Cookie` sends all
-    /// requests of a client's session to the same endpoint, by a cookie that Envoy sets. `RequestHash` sends requests
-    /// with the same hash to the same endpoint. Anything else is reported and counts as `RoundRobin`.
+    /// `WeightedLeastRequest` (the default), `RoundRobin`, `Random`, `Cookie` or `RequestHash`. `Cookie` sends all requests
+    /// of a client's session to the same endpoint, using a cookie that Envoy sets. `RequestHash` sends requests with the same
+    /// hash to the same endpoint. Other values are reported and treated as `RoundRobin`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
     pub strategy: Option<LoadBalancerStrategy>,
-    /// What the hash of a request consists of, for the strategy `RequestHash`.
+    /// The parts of a request to hash, for the strategy `RequestHash`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(feature = "schema", schemars(length(max = 64)))]
     pub request_hash_policies: Vec<RequestHashPolicy>,
@@ -117,7 +117,7 @@ open_enum! {
     pub enum LoadBalancerStrategy {
         /// Each in turn.
         RoundRobin = "RoundRobin",
-        /// The one with fewer active requests, of two random ones.
+        /// Of two random endpoints, the one with fewer active requests.
         WeightedLeastRequest = "WeightedLeastRequest",
         /// A random one.
         Random = "Random",
@@ -128,13 +128,13 @@ open_enum! {
     }
 }
 
-/// A part of a request's hash: exactly one of `headerHashOptions`, `queryParameterHashOptions` and `hashSourceIP`. An
-/// entry with none or several of them is reported and ignored.
+/// A part of a request to hash: exactly one of `headerHashOptions`, `queryParameterHashOptions` and `hashSourceIP`. An entry
+/// with none or several of them is reported and ignored.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct RequestHashPolicy {
-    /// Whether the following entries are left out of the hash if the request has this part.
+    /// Whether the hash omits the following entries if the request has this part.
     #[serde(default, skip_serializing_if = "is_default")]
     pub terminal: bool,
     /// The value of a header.
@@ -168,7 +168,7 @@ pub struct QueryParameterHashOptions {
     pub parameter_name: Arc<str>,
 }
 
-/// Requests that test the health of endpoints. Unhealthy ones get no requests.
+/// HTTP health checks of endpoints. Unhealthy endpoints get no requests.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
@@ -179,7 +179,7 @@ pub struct HttpHealthCheckPolicy {
         schemars(length(min = 1, max = 1024), regex(pattern = "^/"))
     )]
     pub path: Arc<str>,
-    /// The value of the requests' header `Host`. By default, `service.namespace`.
+    /// The `Host` header of the requests; `service.namespace` by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<Arc<str>>,
     /// Seconds between requests; 5 by default.
@@ -215,12 +215,12 @@ pub struct HttpStatusRange {
     /// The first code of the range.
     #[cfg_attr(feature = "schema", schemars(range(min = 100, max = 599)))]
     pub start: i64,
-    /// The code after the last one of the range.
+    /// The first code after the range.
     #[cfg_attr(feature = "schema", schemars(range(min = 101, max = 600)))]
     pub end: i64,
 }
 
-/// Connections that test the health of endpoints. Unhealthy ones get no connections.
+/// TCP health checks of endpoints. Unhealthy endpoints get no connections.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
 )]
@@ -245,7 +245,7 @@ pub struct TcpHealthCheckPolicy {
     pub healthy_threshold_count: i64,
 }
 
-/// The slow start of new endpoints: their share of requests grows over a while. Only with the strategies `RoundRobin` and
+/// Slow start for new endpoints: their share of requests grows gradually. Only with the strategies `RoundRobin` and
 /// `WeightedLeastRequest`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -253,11 +253,11 @@ pub struct TcpHealthCheckPolicy {
 pub struct SlowStartPolicy {
     /// How long the slow start takes: a duration, such as `30s`.
     pub window: String,
-    /// How fast the share grows: a positive decimal number, such as `1.0`, with which it grows evenly. With a larger one
-    /// it grows faster at first.
+    /// How fast the share grows: a positive decimal number. It grows linearly with `1.0`, and faster at first with larger
+    /// numbers.
     #[serde(default = "SlowStartPolicy::even")]
     pub aggression: String,
-    /// The smallest share of requests that a new endpoint gets, in percent of its full share.
+    /// A new endpoint's minimum share of requests, as a percentage of its full share.
     #[serde(default = "SlowStartPolicy::tenth")]
     #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 100)))]
     pub min_weight_percent: u32,

@@ -1,4 +1,4 @@
-//! Limits on the rate of requests.
+//! Rate limits.
 
 use std::sync::Arc;
 
@@ -10,36 +10,36 @@ use super::HeaderMatchCondition;
 use crate::http_filter::HttpHeader;
 use crate::open_enum::open_enum;
 
-/// Limits on the rate of requests.
+/// Rate limits.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RateLimitPolicy {
-    /// A limit that each Envoy enforces by itself.
+    /// A limit that each Envoy enforces independently.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub local: Option<Box<LocalRateLimitPolicy>>,
-    /// Limits that Sesame's rate limit service enforces for all Envoys together.
+    /// Limits that Sesame's rate limit service enforces across all Envoys.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub global: Option<Box<GlobalRateLimitPolicy>>,
 }
 
-/// A limit that each Envoy enforces by itself.
+/// A limit that each Envoy enforces independently.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct LocalRateLimitPolicy {
-    /// The number of requests that are allowed per unit of time.
+    /// The number of requests allowed per unit of time.
     #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
     pub requests: u32,
     /// The unit of time.
     pub unit: RateLimitUnit,
-    /// The number of requests that are allowed in addition, for a short while.
+    /// The number of additional requests allowed in a short burst.
     #[serde(default, skip_serializing_if = "is_default")]
     pub burst: u32,
-    /// The code of the response to refused requests; 429 by default.
+    /// The status code of responses to rejected requests; 429 by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(range(min = 400, max = 599)))]
     pub response_status_code: Option<u32>,
-    /// The headers to add to the response to refused requests.
+    /// The headers to add to responses to rejected requests.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(feature = "schema", schemars(length(max = 10)))]
     pub response_headers_to_add: Vec<HttpHeader>,
@@ -61,11 +61,10 @@ open_enum! {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GlobalRateLimitPolicy {
-    /// Whether outer limits don't apply: on a route, those of the host; on a host, Sesame's default ones.
+    /// Whether the host's limits are disabled; only for routes.
     #[serde(default, skip_serializing_if = "is_default")]
     pub disabled: bool,
-    /// What the service is asked about, with a descriptor for each question. A request is refused if one of the answers
-    /// says so.
+    /// The descriptors to send to the service. A request is rejected if any of them is over its limit.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(feature = "schema", schemars(length(max = 32)))]
     pub descriptors: Vec<RateLimitDescriptor>,
@@ -75,15 +74,15 @@ pub struct GlobalRateLimitPolicy {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RateLimitDescriptor {
-    /// The entries of the descriptor. The descriptor is left out if a request has no value for one of them.
+    /// The entries of the descriptor. If a request has no value for one of them, the descriptor is omitted.
     #[cfg_attr(feature = "schema", schemars(length(min = 1, max = 16)))]
     pub entries: Vec<RateLimitDescriptorEntry>,
 }
 
-/// An entry of a descriptor: exactly one field.
+/// An entry of a descriptor. Exactly one field must be set.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-// A rule in CEL would be too expensive for so many lists in lists.
+// A CEL rule would cost too much in so deeply nested lists.
 #[cfg_attr(feature = "schema", schemars(extend("minProperties" = 1, "maxProperties" = 1)))]
 #[serde(rename_all = "camelCase")]
 pub struct RateLimitDescriptorEntry {
@@ -137,7 +136,7 @@ pub struct RequestHeaderValueMatchDescriptor {
         schemars(length(min = 1, max = 16), transform = crate::crd::one_of_matchers)
     )]
     pub headers: Vec<HeaderMatchCondition>,
-    /// Whether the entry is for requests that satisfy all conditions. If false, it is for those that don't.
+    /// Whether the entry applies to requests that satisfy all conditions. If false, it applies to all other requests.
     #[serde(default = "RequestHeaderValueMatchDescriptor::expected")]
     pub expect_match: bool,
     /// The value.

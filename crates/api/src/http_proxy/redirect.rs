@@ -9,7 +9,7 @@ use crate::skip::is_default;
 use crate::http_filter::RedirectScheme;
 use crate::open_enum::open_enum;
 
-/// A redirect as the answer to a request. Parts of the URL that aren't set stay as they are.
+/// A redirect response. Parts of the URL that aren't set stay unchanged.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(feature = "schema", schemars(extend("x-kubernetes-validations" = [{
@@ -35,15 +35,15 @@ pub struct RequestRedirectPolicy {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(range(min = 1, max = 65535)))]
     pub port: Option<u16>,
-    /// The code of the response.
+    /// The status code of the response.
     #[serde(default = "RequestRedirectPolicy::found")]
     #[cfg_attr(feature = "schema", schemars(extend("enum" = [301, 302, 303, 307, 308])))]
     pub status_code: u16,
-    /// The new path. Not together with `prefix`.
+    /// The new path. Mutually exclusive with `prefix`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(regex(pattern = "^/")))]
     pub path: Option<Arc<str>>,
-    /// What replaces the prefix that the path matched. Not together with `path`.
+    /// The replacement for the matched path prefix. Mutually exclusive with `path`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(regex(pattern = "^/")))]
     pub prefix: Option<Arc<str>>,
@@ -60,7 +60,7 @@ impl RequestRedirectPolicy {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct DirectResponsePolicy {
-    /// The code of the response.
+    /// The status code of the response.
     #[cfg_attr(feature = "schema", schemars(range(min = 200, max = 599)))]
     pub status_code: u16,
     /// The body; empty by default.
@@ -68,28 +68,28 @@ pub struct DirectResponsePolicy {
     pub body: Option<Arc<str>>,
 }
 
-/// Which redirects from backends Envoy follows itself.
+/// The redirects from backends that Envoy follows itself.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct InternalRedirectPolicy {
-    /// How many redirects are followed for one request; 1 by default.
+    /// The maximum number of redirects to follow for one request; 1 by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_internal_redirects: Option<u32>,
-    /// The codes of redirects that are followed; only 302 by default.
+    /// The status codes of redirects to follow; only 302 by default.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(feature = "schema", schemars(length(max = 5), extend("items" = {"type": "integer", "format": "int32", "enum": [301, 302, 303, 307, 308]})))]
     pub redirect_response_codes: Vec<u16>,
-    /// Whether a redirect may lead from HTTPS to HTTP or back; never by default.
+    /// Whether to follow redirects between HTTPS and HTTP; never by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allow_cross_scheme_redirect: Option<CrossSchemeRedirect>,
-    /// Whether a redirect to a route that this request has already taken is passed to the client.
+    /// Whether a redirect to a route that the request has already used is passed to the client.
     #[serde(default, skip_serializing_if = "is_default")]
     pub deny_repeated_route_redirect: bool,
 }
 
 open_enum! {
-    /// Whether a redirect may lead to another scheme.
+    /// Whether to follow redirects to another scheme.
     pub enum CrossSchemeRedirect {
         /// In both directions.
         Always = "Always",

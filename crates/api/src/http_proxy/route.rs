@@ -27,7 +27,7 @@ use super::{
 ])))]
 #[serde(rename_all = "camelCase")]
 pub struct HttpProxyRoute {
-    /// The conditions, all of which a request must satisfy. Without one for the path, every path matches.
+    /// The conditions. A request must satisfy all of them. Without a path condition, every path matches.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(feature = "schema", schemars(length(max = 32)))]
     pub conditions: Vec<MatchCondition>,
@@ -35,28 +35,28 @@ pub struct HttpProxyRoute {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(feature = "schema", schemars(length(max = 32)))]
     pub services: Vec<HttpProxyService>,
-    /// Whether requests may upgrade their connection to a WebSocket.
+    /// Whether clients may upgrade to WebSocket.
     #[serde(default, skip_serializing_if = "is_default")]
     pub enable_websockets: bool,
     /// Whether requests without TLS are served too, if the host has TLS. By default, they are redirected to HTTPS.
     #[serde(default, skip_serializing_if = "is_default")]
     pub permit_insecure: bool,
-    /// Changes to the host's authorization for this route.
+    /// Overrides of the host's authorization for this route.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub auth_policy: Option<Box<AuthorizationPolicy>>,
-    /// How long requests may take.
+    /// The timeouts of requests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_policy: Option<Box<TimeoutPolicy>>,
     /// When requests are retried; not at all by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_policy: Option<Box<RetryPolicy>>,
-    /// Requests that test the health of the Services' endpoints. None by default.
+    /// HTTP health checks of the Services' endpoints; none by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub health_check_policy: Option<Box<HttpHealthCheckPolicy>>,
     /// How an endpoint of a Service is chosen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load_balancer_policy: Option<Box<LoadBalancerPolicy>>,
-    /// Changes to the path that the Services get.
+    /// Changes to the path of requests to the Services.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path_rewrite_policy: Option<Box<PathRewritePolicy>>,
     /// Changes to the headers of requests. A Service may have its own.
@@ -65,11 +65,11 @@ pub struct HttpProxyRoute {
     /// Changes to the headers of responses. A Service may have its own. The header `Host` can't be changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub response_headers_policy: Option<Box<HeadersPolicy>>,
-    /// Changes to the attributes of cookies that responses set. At most one for each name.
+    /// Changes to the attributes of cookies that responses set. At most one entry for each cookie name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(feature = "schema", schemars(length(max = 64)))]
     pub cookie_rewrite_policies: Vec<CookieRewritePolicy>,
-    /// The rates of requests that are allowed, instead of the host's.
+    /// Rate limits, instead of the host's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_limit_policy: Option<Box<RateLimitPolicy>>,
     /// Answers requests with a redirect.
@@ -78,17 +78,19 @@ pub struct HttpProxyRoute {
     /// Answers requests with a fixed response.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub direct_response_policy: Option<Box<DirectResponsePolicy>>,
-    /// Which redirects from the Services Envoy follows itself, instead of passing them to the client. None by default.
+    /// The redirects from Services that Envoy follows instead of passing them to the client; none by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub internal_redirect_policy: Option<Box<InternalRedirectPolicy>>,
-    /// The JSON Web Tokens that requests need, instead of those from the host's default provider.
+    /// The JSON Web Tokens that requests need, instead of a token from the host's default provider.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub jwt_verification_policy: Option<Box<JwtVerificationPolicy>>,
-    /// The addresses from which requests are allowed, instead of the host's filters. Not together with `ipDenyPolicy`.
+    /// The addresses from which requests are allowed, instead of the host's filters. Mutually exclusive with
+    /// `ipDenyPolicy`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(feature = "schema", schemars(length(max = 1024)))]
     pub ip_allow_policy: Vec<IpFilter>,
-    /// The addresses from which requests are refused, instead of the host's filters. Not together with `ipAllowPolicy`.
+    /// The addresses from which requests are rejected, instead of the host's filters. Mutually exclusive with
+    /// `ipAllowPolicy`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(feature = "schema", schemars(length(max = 1024)))]
     pub ip_deny_policy: Vec<IpFilter>,

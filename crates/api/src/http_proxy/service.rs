@@ -20,23 +20,24 @@ pub struct HttpProxyService {
     /// The port of the Service.
     #[cfg_attr(feature = "schema", schemars(range(min = 1, max = 65535)))]
     pub port: u16,
-    /// The port for health checks, if it isn't `port`.
+    /// The port for health checks; `port` by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(range(min = 1, max = 65535)))]
     pub health_port: Option<u16>,
-    /// The protocol of connections to the Service. By default, the `appProtocol` of the Service's port decides, then the
-    /// Service's annotations; then it is HTTP/1.1 without TLS.
+    /// The protocol of connections to the Service. By default, that of the Service port's `appProtocol`, or else of the
+    /// Service's annotations, or else HTTP/1.1 without TLS.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub protocol: Option<ServiceProtocol>,
     /// The Service's share of requests: its weight divided by the sum of all weights. If all weights are 0, the shares
-    /// are equal. For a mirror, the percentage of requests that it gets; 0 stands for 100.
+    /// are equal. For a mirror, the percentage of requests that it gets; 0 means 100.
     #[serde(default, skip_serializing_if = "is_default")]
     #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 1_000_000)))]
     pub weight: u32,
     /// How the certificates of the endpoints are verified, if the protocol uses TLS. By default, they aren't.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub validation: Option<Box<UpstreamValidation>>,
-    /// Whether the Service gets copies of requests, and its responses are ignored. At most one Service of a route.
+    /// Whether the Service is a mirror: it gets copies of requests, and its responses are ignored. At most one Service
+    /// of a route can be a mirror.
     #[serde(default, skip_serializing_if = "is_default")]
     pub mirror: bool,
     /// Changes to the headers of requests to this Service, after those of the route.
@@ -45,12 +46,12 @@ pub struct HttpProxyService {
     /// Changes to the headers of responses from this Service, before those of the route.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub response_headers_policy: Option<Box<HeadersPolicy>>,
-    /// Changes to the attributes of cookies that this Service sets. They override those of the route, attribute by
+    /// Changes to the attributes of cookies that this Service sets. They override the route's changes, attribute by
     /// attribute.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(feature = "schema", schemars(length(max = 64)))]
     pub cookie_rewrite_policies: Vec<CookieRewritePolicy>,
-    /// The slow start of new endpoints. None by default.
+    /// Slow start for new endpoints; none by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slow_start_policy: Option<Box<SlowStartPolicy>>,
 }
@@ -76,14 +77,14 @@ open_enum! {
 }])))]
 #[serde(rename_all = "camelCase")]
 pub struct UpstreamValidation {
-    /// The Secret with the CA certificates, in its entry `ca.crt`. `namespace/name` refers to another namespace, in which
-    /// a TLSCertificateDelegation must allow it.
+    /// The Secret with the CA certificates, in its entry `ca.crt`. `namespace/name` refers to a Secret in another
+    /// namespace; a TLSCertificateDelegation there must allow it.
     #[cfg_attr(feature = "schema", schemars(length(min = 1, max = 317)))]
     pub ca_secret: Arc<str>,
-    /// The name that the certificate must have among its alternative names.
+    /// A name that the certificate must have among its subject alternative names.
     #[cfg_attr(feature = "schema", schemars(length(min = 1, max = 250)))]
     pub subject_name: Arc<str>,
-    /// The names of which the certificate must have at least one. The first one is `subjectName`.
+    /// Accepted names: the certificate must have at least one of them. The first one must be `subjectName`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(
         feature = "schema",

@@ -5,13 +5,13 @@ use serde::{Deserialize, Serialize};
 use crate::condition::Condition;
 use crate::open_enum::open_enum;
 
-/// What Sesame has made of an HTTPProxy.
+/// The status of an HTTPProxy.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct HttpProxyStatus {
-    /// `valid`, `invalid` or `orphaned`; `NotReconciled` until Sesame has read the HTTPProxy. An orphaned one has no host,
-    /// and no other HTTPProxy includes it.
+    /// `valid`, `invalid` or `orphaned`; `NotReconciled` until Sesame has read the HTTPProxy. An orphaned HTTPProxy has no
+    /// host and isn't included by another one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
     pub current_status: Option<HttpProxyState>,
@@ -39,7 +39,7 @@ open_enum! {
     pub enum HttpProxyState {
         /// All of it is in effect.
         Valid = "valid",
-        /// At least a part of it is not in effect.
+        /// At least part of it isn't in effect.
         Invalid = "invalid",
         /// It has no host, and no other HTTPProxy includes it.
         Orphaned = "orphaned",
@@ -68,10 +68,10 @@ pub struct LoadBalancerIngress {
     /// The hostname.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hostname: Option<String>,
-    /// How the load balancer delivers traffic, `VIP` or `Proxy`, if it says so.
+    /// How the load balancer delivers traffic, `VIP` or `Proxy`, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ip_mode: Option<String>,
-    /// The state of the load balancer's ports, if it says so.
+    /// The state of the load balancer's ports, if known.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ports: Vec<LoadBalancerPortStatus>,
 }
@@ -84,7 +84,7 @@ pub struct LoadBalancerPortStatus {
     pub port: i32,
     /// The protocol: `TCP`, `UDP` or `SCTP`.
     pub protocol: String,
-    /// Why the port doesn't work, as one word.
+    /// The reason why the port doesn't work, as one word.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{HttpProxyService, LoadBalancerPolicy, TcpHealthCheckPolicy};
 
-/// Where connections are forwarded to: Services, or the `tcpproxy` of another HTTPProxy.
+/// The destination of connections: Services, or the `tcpproxy` of another HTTPProxy.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
@@ -21,10 +21,10 @@ pub struct TcpProxy {
     /// The HTTPProxy whose `tcpproxy` applies instead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub include: Option<Box<TcpProxyInclude>>,
-    /// An old spelling of `include`, which wins if both are set.
+    /// Old spelling of `include`. If both are set, `include` takes precedence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub includes: Option<Box<TcpProxyInclude>>,
-    /// Connections that test the health of the Services' endpoints. None by default.
+    /// TCP health checks of the Services' endpoints; none by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub health_check_policy: Option<Box<TcpHealthCheckPolicy>>,
 }

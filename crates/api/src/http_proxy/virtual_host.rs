@@ -8,7 +8,7 @@ use crate::skip::is_default;
 
 use super::{AuthorizationServer, CorsPolicy, IpFilter, JwtProvider, RateLimitPolicy};
 
-/// The host that a root serves, and what applies to all its requests.
+/// The host that a root serves, and the settings for all its requests.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(feature = "schema", schemars(extend("x-kubernetes-validations" = [{
@@ -17,8 +17,8 @@ use super::{AuthorizationServer, CorsPolicy, IpFilter, JwtProvider, RateLimitPol
 }])))]
 #[serde(rename_all = "camelCase")]
 pub struct HttpProxyVirtualHost {
-    /// The name of the host, without a port. Only one HTTPProxy may serve it. With a leading `*.` it stands for all hosts
-    /// with one more label.
+    /// The name of the host, without a port. Only one HTTPProxy may serve it. With a leading `*.`, it matches all hosts
+    /// with exactly one more label.
     #[cfg_attr(
         feature = "schema",
         schemars(
@@ -29,40 +29,41 @@ pub struct HttpProxyVirtualHost {
         )
     )]
     pub fqdn: Arc<str>,
-    /// TLS for the connections of clients. With it, requests without TLS are redirected to HTTPS, except on routes that
-    /// permit them. None by default.
+    /// TLS for client connections; none by default. With TLS, plaintext requests are redirected to HTTPS, except on
+    /// routes that permit them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls: Option<Box<HttpProxyTls>>,
-    /// The external service that decides whether a request is authorized. Needs TLS that ends at Envoy.
+    /// The external service that decides whether a request is authorized. Requires TLS terminated by Envoy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub authorization: Option<Box<AuthorizationServer>>,
-    /// Which other origins may send requests (CORS). Without it, Envoy leaves this to the backends.
+    /// The cross-origin requests that are allowed (CORS). By default, Envoy leaves CORS to the backends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cors_policy: Option<Box<CorsPolicy>>,
-    /// The rates of requests that are allowed, unless the route has its own limits.
+    /// Rate limits for routes without limits of their own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_limit_policy: Option<Box<RateLimitPolicy>>,
-    /// The issuers of JSON Web Tokens, one of which a request needs a token from. Needs TLS that ends at Envoy.
+    /// The issuers of JSON Web Tokens that routes can require. Requires TLS terminated by Envoy.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(feature = "schema", schemars(length(max = 64)))]
     pub jwt_providers: Vec<JwtProvider>,
-    /// The addresses from which requests are allowed; all others are refused. Not together with `ipDenyPolicy`.
+    /// The addresses from which requests are allowed; all others are rejected. Mutually exclusive with `ipDenyPolicy`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(feature = "schema", schemars(length(max = 1024)))]
     pub ip_allow_policy: Vec<IpFilter>,
-    /// The addresses from which requests are refused; all others are allowed. Not together with `ipAllowPolicy`.
+    /// The addresses from which requests are rejected; all others are allowed. Mutually exclusive with `ipAllowPolicy`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(feature = "schema", schemars(length(max = 1024)))]
     pub ip_deny_policy: Vec<IpFilter>,
 }
 
-/// TLS for the connections of clients.
+/// TLS for client connections.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct HttpProxyTls {
     /// The Secret with the host's certificate and private key, in the HTTPProxy's namespace. `namespace/name` refers to
-    /// another namespace, in which a TLSCertificateDelegation must allow it. Required unless `passthrough` is set.
+    /// a Secret in another namespace; a TLSCertificateDelegation there must allow it. Required unless `passthrough` is
+    /// set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret_name: Option<Arc<str>>,
     /// The lowest TLS version that clients may use, `1.2` or `1.3`. Sesame's own minimum still applies.
@@ -71,42 +72,42 @@ pub struct HttpProxyTls {
     /// The highest TLS version that clients may use, `1.2` or `1.3`. Sesame's own maximum still applies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub maximum_protocol_version: Option<Arc<str>>,
-    /// Whether connections are forwarded without ending TLS. Needs `tcpproxy`, and excludes the other fields that need
-    /// the certificate.
+    /// Whether connections are forwarded without terminating TLS. Requires `tcpproxy`, and excludes the other fields
+    /// that need the certificate.
     #[serde(default, skip_serializing_if = "is_default")]
     pub passthrough: bool,
-    /// Validation of clients' certificates. By default, clients aren't asked for one.
+    /// Validation of client certificates. By default, Envoy doesn't request one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_validation: Option<Box<HttpProxyClientValidation>>,
-    /// Whether the host is also served, with Sesame's fallback certificate, on connections whose TLS handshake names no
-    /// host or an unknown one. Not together with `clientValidation`, `passthrough` and `tcpproxy`.
+    /// Whether the host is also served, with Sesame's fallback certificate, on TLS connections without SNI or with an
+    /// unknown name. Mutually exclusive with `clientValidation`, `passthrough` and `tcpproxy`.
     #[serde(default, skip_serializing_if = "is_default")]
     pub enable_fallback_certificate: bool,
 }
 
-/// Validation of clients' certificates.
+/// Validation of client certificates.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct HttpProxyClientValidation {
-    /// The Secret with the CA certificates that verify clients' certificates, in its entry `ca.crt`. `namespace/name`
-    /// refers to another namespace, in which a TLSCertificateDelegation must allow it. Required unless
+    /// The Secret with the CA certificates that verify client certificates, in its entry `ca.crt`. `namespace/name`
+    /// refers to a Secret in another namespace; a TLSCertificateDelegation there must allow it. Required unless
     /// `skipClientCertValidation` is set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ca_secret: Option<Arc<str>>,
-    /// Whether clients' certificates are only requested and not verified, so that a service for authorization can do it.
+    /// Whether client certificates are requested but not verified, so that an authorization service can verify them.
     #[serde(default, skip_serializing_if = "is_default")]
     pub skip_client_cert_validation: bool,
-    /// What about a client's certificate is sent to backends, in the header `x-forwarded-client-cert`. By default, the
+    /// The parts of a client certificate to send to backends in the `x-forwarded-client-cert` header. By default, the
     /// header is removed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub forward_client_certificate: Option<ForwardClientCertificate>,
-    /// The Secret with the lists of revoked certificates, in its entry `crl.pem`. `namespace/name` refers to another
-    /// namespace, in which a TLSCertificateDelegation must allow it.
+    /// The Secret with the certificate revocation lists (CRLs), in its entry `crl.pem`. `namespace/name` refers to a
+    /// Secret in another namespace; a TLSCertificateDelegation there must allow it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub crl_secret: Option<Arc<str>>,
-    /// Whether only the client's own certificate is looked up in the lists of `crlSecret`. By default, there must be a
-    /// list for each CA in the chain.
+    /// Whether only the client's own certificate is checked against the CRLs. By default, there must be a CRL for each
+    /// CA in the chain.
     #[serde(default, skip_serializing_if = "is_default")]
     pub crl_only_verify_leaf_cert: bool,
     /// Whether clients without a certificate are accepted.
@@ -114,11 +115,11 @@ pub struct HttpProxyClientValidation {
     pub optional_client_certificate: bool,
 }
 
-/// The parts of a client's certificate that are sent to backends.
+/// The parts of a client certificate to send to backends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ForwardClientCertificate {
-    /// Its subject.
+    /// The subject.
     #[serde(default, skip_serializing_if = "is_default")]
     pub subject: bool,
     /// The whole certificate, as URL-encoded PEM.
@@ -127,10 +128,10 @@ pub struct ForwardClientCertificate {
     /// The whole chain, as URL-encoded PEM.
     #[serde(default, skip_serializing_if = "is_default")]
     pub chain: bool,
-    /// The DNS names among its alternative names.
+    /// The DNS names among its subject alternative names.
     #[serde(default, skip_serializing_if = "is_default")]
     pub dns: bool,
-    /// The first URI among its alternative names.
+    /// The first URI among its subject alternative names.
     #[serde(default, skip_serializing_if = "is_default")]
     pub uri: bool,
 }

@@ -13,11 +13,11 @@ use super::{IngressArgs, LogFormat, LogLevel, RouteShards, loopback_address, nam
 #[command(after_help = "\
 Runs as a Deployment with any number of replicas (see deploy/). Every replica watches the API server and serves \
 Envoys. The leader, which holds the Lease `sesame-leader`, writes statuses and manages a Deployment of Envoys for each \
-Gateway, and one for all Ingresses and HTTPProxies, in its own namespace. With --unmanaged, you run the Envoys, using \
+Gateway and, in Sesame's namespace, one for all Ingresses and HTTPProxies. With --unmanaged, you run the Envoys, using \
 the output of `sesame bootstrap`; they serve one Gateway, and all Ingresses and HTTPProxies.
 
-On SIGTERM the replica releases the Lease and closes its Envoys' streams; they keep their configuration and connect to \
-another replica.
+On SIGTERM the replica releases the Lease and closes its Envoys' streams; the Envoys keep their configuration and connect \
+to another replica.
 
 Environment:
   POD_NAME, POD_NAMESPACE    defaults for --name and --namespace
@@ -41,8 +41,8 @@ pub(crate) struct ServeArgs {
     /// Namespaces to watch [default: all]
     #[arg(long, value_name = "NAMESPACE", value_delimiter = ',')]
     pub(crate) watch_namespaces: Vec<String>,
-    /// File with a SesameConfiguration, instead of the flags for Ingresses, HTTPProxies and unmanaged Envoys. Sesame applies
-    /// its changes
+    /// File with a SesameConfiguration, instead of the flags for Ingresses, HTTPProxies and unmanaged Envoys; reloaded
+    /// when it changes
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) config: Option<PathBuf>,
     /// Name of a SesameConfiguration in Sesame's namespace, instead of a file. Sesame waits until it exists
@@ -127,8 +127,8 @@ fn default_sidecar_image() -> String {
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Problems come first. The command reads the objects' statuses, so it needs permission to list Gateways, \
-ListenerSets, all kinds of routes, Ingresses, HTTPProxies and ExtensionServices, but no connection to Sesame. What is wrong with an \
-Ingress is not in its status but in its Events: `kubectl describe ingress` shows them.
+ListenerSets, all kinds of routes, Ingresses, HTTPProxies and ExtensionServices, but no connection to Sesame. Problems of \
+Ingresses are Events, not part of their statuses: see `kubectl describe ingress`.
 
 Examples:
   sesame status              the namespace of the current context
@@ -141,7 +141,7 @@ pub(crate) struct StatusArgs {
     /// Show this namespace [default: that of the current context]
     #[arg(short, long)]
     pub(crate) namespace: Option<String>,
-    /// Name of the ingress class that Sesame implements; others' Ingresses and HTTPProxies are not shown
+    /// Name of the ingress class that Sesame implements; Ingresses and HTTPProxies of other controllers are not shown
     #[arg(long, value_name = "NAME", default_value = sesame_control::INGRESS_CLASS)]
     pub(crate) ingress_class: String,
     /// Also show Contour's HTTPProxies and ExtensionServices

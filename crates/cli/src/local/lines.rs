@@ -195,7 +195,7 @@ pub(crate) fn describe(event: &RunEvent, ready: bool, colour: bool) -> Option<St
     })
 }
 
-/// The name of a fleet: that of its Gateway, if it has one.
+/// The name of a fleet: its Gateway's, if it has one.
 fn fleet(gateway: &str) -> &str {
     match gateway {
         "default" => DEFAULT_FLEET,

@@ -1,7 +1,7 @@
 //! The SesameConfiguration of an instance in a cluster.
 //!
-//! In: its name, or its file. Out: the object, once it exists and is valid. A replica starts with it, since it decides what
-//! the replica does; later changes arrive like those of other objects.
+//! In: its name, or its file. Out: the object, once it exists and is valid. A replica needs it to start, since it also sets
+//! the mode; later changes arrive like those of other objects.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -29,7 +29,7 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// Capacity of the queue of changes of a file.
 const CHANGES: usize = 2;
 
-/// Waits until a SesameConfiguration exists and is valid. `/healthz` and `/readyz` answer at `probes` meanwhile.
+/// Waits until a SesameConfiguration exists and is valid. Meanwhile, `probes` serves `/healthz` and `/readyz`.
 ///
 /// # Errors
 /// If no API server is configured, or `probes` is in use.
@@ -64,7 +64,7 @@ pub async fn await_configuration(
     let Some(listener) = start::listen_if("--probes", probes)? else {
         return Ok(waiting.await);
     };
-    let message = format!("waiting for SesameConfiguration {name}; the log says why\n");
+    let message = format!("waiting for SesameConfiguration {name}; see the log for the reason\n");
     let pages = admin::serve(listener, admin::waiting(message));
     tokio::select! {
         found = waiting => Ok(found),
@@ -73,7 +73,7 @@ pub async fn await_configuration(
     }
 }
 
-/// Reads the object, or says why it can't be read.
+/// Reads the object. The error is the reason for the log.
 async fn read(client: &kube::Client, name: &NamespacedName) -> Result<SesameConfiguration, String> {
     let resource = cluster::resource(Kind::SesameConfiguration);
     let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), &name.namespace, &resource);
@@ -100,7 +100,7 @@ pub(super) async fn watch(file: PathBuf, translator: mpsc::WeakSender<Message>) 
         while let Some(set) = changes.recv().await {
             let errors: BTreeSet<String> = set.errors.iter().map(ToString::to_string).collect();
             for new in errors.difference(&logged) {
-                tracing::warn!("the configuration keeps its last valid version: {new}");
+                tracing::warn!("keeping the last valid configuration: {new}");
             }
             logged = errors;
             for change in set.changes {
@@ -112,7 +112,7 @@ pub(super) async fn watch(file: PathBuf, translator: mpsc::WeakSender<Message>) 
     };
     let (watched, ()) = tokio::join!(files::watch(FilesConfig::new([file]), sets), forward);
     if let Err(error) = watched {
-        tracing::warn!("changes of the configuration aren't seen: {error}");
+        tracing::warn!("cannot watch the configuration file, so changes are missed: {error}");
     }
     std::future::pending().await
 }

@@ -2,7 +2,7 @@
 //!
 //! In: events of this replica, notices, leadership. Out: Events on the affected objects, and log entries. Only the leader
 //! reports changes of conditions and of notices; a rejection is reported by the replica to which the Envoy is connected.
-//! No status contains notices, so a new leader reports all that this replica hasn't reported yet.
+//! No status contains notices, so a new leader reports all notices that it hasn't reported yet.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,8 +21,8 @@ use crate::event::RunEvent;
 use crate::status_store::{NoticeLevel, NoticeView, Severity, StatusChange, StatusStore};
 use crate::translator::{Message, inspect};
 
-/// Average Events per second. Excess Events are dropped, since conditions and logs contain the same information; those about
-/// notices are delayed.
+/// Average Events per second. Excess Events are dropped, since conditions and logs contain the same information, or
+/// delayed if they are about notices.
 const EVENTS_PER_SECOND: u32 = 10;
 /// Maximum Events in a burst.
 const BURST: u32 = 50;
@@ -217,7 +217,7 @@ fn notes(event: RunEvent, is_leader: bool) -> Vec<Note> {
         RunEvent::FleetProblem { gateway, message } => {
             match message {
                 Some(message) => tracing::warn!(fleet = gateway, "{message}"),
-                None => tracing::info!(fleet = gateway, "the fleet has no problems"),
+                None => tracing::info!(fleet = gateway, "the fleet has recovered"),
             }
             Vec::new()
         }

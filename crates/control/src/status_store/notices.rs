@@ -1,4 +1,4 @@
-//! What is wrong with objects whose status has no place for it.
+//! Notices: problems that an object's status has no field for.
 //!
 //! In: the notices of an object. Out: views. Pure.
 
@@ -8,7 +8,7 @@ use serde::Serialize;
 use sesame_api::ObjectKey;
 use sesame_translate::problem::{FieldError, Notices};
 
-/// What is wrong with a field of an object.
+/// A problem with a field of an object.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NoticeView {
@@ -19,7 +19,7 @@ pub struct NoticeView {
     pub level: NoticeLevel,
     /// The field.
     pub field: String,
-    /// What is wrong with it.
+    /// The problem.
     pub message: String,
 }
 
@@ -27,7 +27,7 @@ pub struct NoticeView {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum NoticeLevel {
-    /// The field has no effect, or not the one that it says.
+    /// The field has no effect, or not the intended one.
     Error,
     /// The field is invalid or unnecessary; the object is served without it.
     Warning,

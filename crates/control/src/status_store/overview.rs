@@ -33,7 +33,7 @@ pub struct Overview {
     pub more_ingresses: usize,
     /// Problems with files.
     pub problems: Vec<FileError>,
-    /// What is wrong with objects that are not listed above.
+    /// Notices about objects that are not listed above.
     pub notices: Vec<NoticeView>,
 }
 
@@ -78,7 +78,7 @@ pub struct ListenerView {
 pub struct RouteView {
     /// The route.
     pub key: ObjectKey,
-    /// Its hostnames; if empty, those of its listeners.
+    /// Its hostnames; if empty, its listeners' hostnames apply.
     pub hostnames: Vec<String>,
     /// Its parents that belong to Sesame.
     pub parents: Vec<ParentView>,
@@ -98,8 +98,8 @@ pub struct ParentView {
 }
 
 impl StatusStore {
-    /// An overview with at most `routes` routes, and as many Ingresses and HTTPProxies. `port_offset` is added to ports in URLs. The cost is linear in the
-    /// number of routes.
+    /// An overview with at most `routes` routes, and as many Ingresses and HTTPProxies. `port_offset` is added to ports
+    /// in URLs. The cost is linear in the number of routes.
     pub fn overview(&self, routes: usize, port_offset: u16) -> Overview {
         self.read(|inner| {
             let mut gateways = gateways(inner, port_offset);
@@ -201,7 +201,7 @@ fn listener(
     }
 }
 
-/// The default fleet: a listener for each port. No object has its status.
+/// The default fleet: a listener for each port. No object's status reports it.
 fn default_fleet_view(request: &FleetRequest, state: &FleetState) -> GatewayView {
     let addresses: Vec<String> = state.addresses.iter().map(ToString::to_string).collect();
     let (severity, message) = match &state.problem {

@@ -10,7 +10,7 @@ use super::Translator;
 use crate::event::RunEvent;
 
 impl Translator {
-    /// The fleets that may have no Gateway. The default fleet has none; that of unmanaged Envoys may have one.
+    /// The fleets that may have no Gateway: the default fleet never has one, the fleet of unmanaged Envoys may.
     const SHARED: [FleetId; 2] = [FleetId::Default, FleetId::Unmanaged];
 
     pub(super) fn update_shared_fleets(&mut self) {

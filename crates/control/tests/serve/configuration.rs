@@ -42,7 +42,7 @@ impl Rig {
         self.apply("sesameconfigurations", object).await;
     }
 
-    /// Waits until the status of the configuration observes the last change, with these conditions.
+    /// Waits until the configuration's status has observed the last change and has these conditions.
     async fn until_configured(&self, accepted: &str, programmed: &str) {
         self.until("the configuration has its status", async || {
             let object = self.get("sesameconfigurations", "own").await;
@@ -145,7 +145,7 @@ async fn an_instance_waits_for_its_configuration_and_follows_it() {
     .await;
     listens("8081").await;
 
-    // Later versions apply again. What the instance can't change while it runs is reported.
+    // Later versions apply again. Settings that can't change at run time are reported.
     rig.configuration(json!({"gateway": {"controllerName": controller}}))
         .await;
     rig.until_configured("True", "False").await;

@@ -89,7 +89,7 @@ async fn contours_objects_are_served_and_their_statuses_are_written_in_mode_writ
     })
     .await;
     assert!(valid(THEIRS, "theirs").await);
-    // Ours takes its place.
+    // Sesame's own object replaces it.
     rig.apply("httpproxies", proxy("theirs", "blog")).await;
     rig.until("Contour's HTTPProxy is superseded", async || {
         let proxy = rig.get(THEIRS, "theirs").await;

@@ -120,7 +120,7 @@ async fn the_default_fleet_exists_while_it_serves_objects() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_wrong_with_ingresses_is_an_event_of_each() {
     let rig = Rig::new().await;
-    // More than the lists of events have.
+    // More than a list in an event can hold.
     let names: Vec<String> = (0..25).map(|number| format!("docs{number}")).collect();
     for name in &names {
         rig.ingress(name, "missing").await;

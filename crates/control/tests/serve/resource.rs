@@ -2,7 +2,7 @@
 
 use kube::api::ApiResource;
 
-/// A resource by its plural; those of Contour with their group.
+/// A resource by its plural, followed by the group for Contour's kinds.
 pub(crate) fn resource(plural: &str) -> ApiResource {
     let (group, version, kind) = match plural {
         "gatewayclasses" => ("gateway.networking.k8s.io", "v1", "GatewayClass"),

@@ -224,7 +224,7 @@ impl Rig {
         format!("{} {}", text("status"), text("reason"))
     }
 
-    /// Forbids the creation of Services. No controller runs that would set the quota's status.
+    /// Forbids the creation of Services. Also sets the quota's status, since no controller runs.
     pub(crate) async fn forbid_services(&self) {
         let hard = json!({"hard": {"services": "0"}});
         let quota = json!({"metadata": {"name": "none"}, "spec": hard});
@@ -312,7 +312,7 @@ impl Rig {
         self.api(plural).list(&ListParams::default()).await.is_ok()
     }
 
-    /// What `sesame status` shows.
+    /// The statuses that `sesame status` shows.
     pub(crate) async fn statuses(&self) -> Result<StatusStore, ClusterError> {
         let kubeconfig = self.files.path().join("kubeconfig");
         status_store(Some(&kubeconfig), &Scope::All, INGRESS_CLASS, false).await
@@ -513,7 +513,7 @@ impl Rig {
     }
 }
 
-/// What an Envoy subscribes to for a plain listener: its port's route table.
+/// The subscription that follows from a plain listener: its port's route table.
 fn follow(ty: ResourceType, _: &[u8]) -> Vec<(ResourceType, String)> {
     match ty {
         ResourceType::Listener => vec![(ResourceType::Route, "80".to_owned())],

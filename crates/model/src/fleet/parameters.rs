@@ -9,7 +9,7 @@ use std::time::Duration;
 /// Parameters of a fleet; `None` means the default of the code that runs it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FleetParameters {
-    /// Whether the objects that run the fleet are created and updated. They are deleted with their owner even if not.
+    /// Whether the objects that run the fleet are created and updated. Either way, they are deleted with their owner.
     pub managed: Option<bool>,
     /// The kind of workload.
     pub workload: Option<Workload>,
@@ -111,9 +111,9 @@ pub enum Autoscaling {
     Off,
     /// The number follows CPU usage.
     Between {
-        /// The smallest number; at least 1.
+        /// The minimum; at least 1.
         min: u32,
-        /// The largest number; at least `min`.
+        /// The maximum; at least `min`.
         max: u32,
         /// The target average CPU usage, as a percentage of the CPU request.
         cpu_percent: u32,
@@ -132,7 +132,7 @@ pub enum ServiceType {
     ClusterIp,
 }
 
-/// Which Envoys get the connections that arrive at a node.
+/// Which Envoys get connections that arrive at a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TrafficPolicy {
     /// Any Envoy; the client's address may be hidden.

@@ -41,11 +41,11 @@ pub struct GatewayOwner {
 pub struct AddressRequest {
     /// The address.
     pub address: AddressValue,
-    /// Where it must be reachable from.
+    /// The scope from which it must be reachable.
     pub routability: Routability,
 }
 
-/// Where an address is reachable from (GEP-5093).
+/// The scope from which an address is reachable (GEP-5093).
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Routability {
     /// Decided by Sesame; in a cluster, by the load balancer.

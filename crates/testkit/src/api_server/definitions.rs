@@ -16,18 +16,18 @@ use super::{PAUSE, places};
 /// The timeout for serving a CRD's kind.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A release channel of the Gateway API, or an earlier one.
+/// A set of CRDs: a release channel of the Gateway API, an earlier release, or those in `deploy`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Channel {
     /// Stable kinds and fields.
     Standard,
     /// All kinds and fields. A server with these CRDs rejects the standard channel.
     Experimental,
-    /// XListenerSet, which only earlier releases have.
+    /// XListenerSet, which only earlier releases include.
     Early,
     /// Sesame's own kinds.
     Sesame,
-    /// Contour's kinds, as Sesame's own in Contour's group.
+    /// Sesame's own kinds, in Contour's API group.
     Contour,
 }
 
@@ -96,7 +96,7 @@ fn api(client: &Client, object: &DynamicObject) -> Result<Api<DynamicObject>> {
     Ok(Api::all_with(client.clone(), &ApiResource::from_gvk(&kind)))
 }
 
-/// All objects in the YAML files of a directory, whose text is changed first.
+/// All objects in a directory's YAML files, after applying `change` to each file's text.
 fn read(folder: &Path, change: impl Fn(String) -> String) -> Result<Vec<DynamicObject>> {
     let unreadable = || format!("can't read {}", folder.display());
     let mut paths = fs::read_dir(folder)

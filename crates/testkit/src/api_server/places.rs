@@ -28,7 +28,7 @@ pub(super) fn definitions() -> Result<PathBuf> {
     )
 }
 
-/// The directory of what is deployed, which contains `crds`.
+/// The directory `deploy`, which contains `crds`.
 pub(super) fn deployed() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy")
 }

@@ -1,4 +1,4 @@
-//! Determines from a request how to respond.
+//! Determines the response to a request.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -13,7 +13,7 @@ use super::otlp;
 /// The maximum delay or pause.
 const MAX_DELAY: Duration = Duration::from_secs(60);
 
-/// Maximum number of `/flaky` keys. When it is exceeded, all keys are forgotten.
+/// Maximum number of `/flaky` keys. A further key clears the map.
 const MAX_KEYS: usize = 10_000;
 
 /// How to respond.
@@ -153,7 +153,7 @@ fn header(pair: &str) -> Result<(HeaderName, HeaderValue), String> {
 pub(super) struct Flaky(Mutex<HashMap<String, u32>>);
 
 impl Flaky {
-    /// Whether this request fails, given that the first `failures` do.
+    /// Whether this request fails: the first `failures` with the same key do.
     pub(super) fn fails(&self, key: &str, failures: u32) -> bool {
         // A panic leaves the map consistent.
         let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,4 +1,4 @@
-//! A TLS client that accepts any certificate; tests verify it.
+//! A TLS client that accepts any certificate, so that tests can check it themselves.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -144,7 +144,7 @@ pub(super) fn listener_set() -> Json {
         .boxed()
 }
 
-/// Ports of an XListenerSet's listeners: assigned ones, the recorded ones, and ones that compete with them.
+/// Ports of an XListenerSet's listeners: none, those in the status, and ones that compete with them.
 fn early() -> Json {
     let ports = prop_oneof![6 => just(0), 1 => any_number(pool::ASSIGNED)];
     let listener = record(vec![
@@ -154,7 +154,7 @@ fn early() -> Json {
     list(listener, 3..4)
 }
 
-/// Removes listeners that the API doesn't allow beside others.
+/// Removes listeners that the API rejects as duplicates.
 fn distinct(listeners: &mut Value) {
     dedup(listeners, |l| l["name"].to_string());
     dedup(listeners, |l| {
@@ -310,7 +310,7 @@ fn infrastructure() -> Json {
     ])
 }
 
-/// Client certificates: those of clients, and the Gateway's.
+/// Client certificates: how clients' are validated, and the Gateway's own.
 fn tls() -> Json {
     record(vec![
         ("frontend", may(0.5, frontend())),
@@ -324,7 +324,7 @@ fn backend_tls() -> Json {
     record(vec![("clientCertificateRef", may(0.95, reference.boxed()))])
 }
 
-/// Validation of clients' certificates.
+/// Client certificate validation.
 fn frontend() -> Json {
     let config = || record(vec![("validation", may(0.8, validation()))]);
     let port = any_number(&pool::PORTS.map(u32::from));

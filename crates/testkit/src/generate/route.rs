@@ -38,7 +38,7 @@ pub(super) fn route(kind: &'static str, rule: Json) -> Json {
         .boxed()
 }
 
-/// The sizes of a crowd (matches of one kind): around 64, where Envoys start to get a tree, and a route's maximum.
+/// Sizes of a crowd (matches of one kind): around 64, the threshold for a match tree, and a route's maximum.
 const CROWDS: [usize; 4] = [63, 64, 65, 128];
 
 /// HTTPRoutes with many matches of one kind, each route with its own host.

@@ -78,7 +78,7 @@ fn secret_of(metadata: Json) -> Json {
         .boxed()
 }
 
-/// Lists of revoked certificates, valid and invalid, generated once.
+/// CRLs, valid and invalid, generated once.
 static LISTS: LazyLock<Vec<String>> = LazyLock::new(|| {
     let authority = Authority::new().expect("an authority");
     let list = authority.revocations(&[1, 2]).expect("a list");

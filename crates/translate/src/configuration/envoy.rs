@@ -157,7 +157,7 @@ fn toleration(toleration: &EnvoyToleration) -> Toleration {
     }
 }
 
-// The schema admits no other words, neither in an API server nor in files.
+// The schema allows no other values, neither in an API server nor in files.
 
 fn workload(workload: &EnvoyWorkload) -> Workload {
     match workload {

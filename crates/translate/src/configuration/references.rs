@@ -22,7 +22,7 @@ use crate::problem::{Problem, bounded};
 pub(crate) enum Chosen {
     /// Valid parameters.
     Parameters(Box<FleetParameters>),
-    /// What is wrong, as the end of a sentence about the object.
+    /// The error, as the end of a sentence about the object.
     Wrong(String),
 }
 

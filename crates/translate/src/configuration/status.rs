@@ -116,7 +116,7 @@ fn status(
         true => ("Accepted", "The spec is valid."),
         false => (
             "Invalid",
-            "The spec is invalid; the errors of this condition say why.",
+            "The spec is invalid; see the errors of this condition.",
         ),
     };
     let accepted = Condition {
@@ -131,11 +131,11 @@ fn status(
     let (reason, message): (_, Cow<'static, str>) = match (valid, restart.is_empty()) {
         (false, _) => (
             "Invalid",
-            "Not in effect: the last valid version is. See condition Accepted.".into(),
+            "Not in effect: the last valid version stays in effect. See condition Accepted.".into(),
         ),
         (true, false) => (
             "RestartRequired",
-            "A part of it takes effect when Sesame restarts; the errors of this condition name it."
+            "Part of it takes effect only after Sesame restarts; see the errors of this condition."
                 .into(),
         ),
         (true, true) => ("Programmed", in_effect(uses).into()),
@@ -173,7 +173,7 @@ fn in_effect(uses: &Use) -> String {
     format!("In effect for {}.", users.join(", "))
 }
 
-/// What has no effect, or is deprecated.
+/// The fields that have no effect or are deprecated.
 fn warnings(settings: &Settings, spec: &ConfigurationSpec, uses: &Use) -> Vec<FieldError> {
     let mut warnings = Vec::new();
     let gateway = spec.gateway.as_ref().and_then(|gateway| gateway.gateway());
@@ -199,12 +199,12 @@ fn warnings(settings: &Settings, spec: &ConfigurationSpec, uses: &Use) -> Vec<Fi
     warnings
 }
 
-/// What differs from the settings that the instance started with.
+/// The differences from the settings with which the instance started.
 fn restarts(settings: &Settings, spec: &ConfigurationSpec) -> Vec<FieldError> {
     let (field, message) = match (&settings.mode, &spec.envoy) {
         (Mode::Managed, None) => (
             "envoy",
-            "is missing, but Sesame runs Envoys; add the section, or restart Sesame to leave them to you",
+            "is missing, but Sesame runs Envoys; add the section, or restart Sesame to run Envoys outside it",
         ),
         (Mode::Unmanaged { .. }, Some(_)) => (
             "envoy",
@@ -212,7 +212,7 @@ fn restarts(settings: &Settings, spec: &ConfigurationSpec) -> Vec<FieldError> {
         ),
         (Mode::Unmanaged { .. }, None) if spec.unmanaged_envoy != settings.unmanaged_envoy => (
             "unmanagedEnvoy",
-            "has changed; restart Sesame to report the other addresses",
+            "has changed; restart Sesame to report the new addresses",
         ),
         _ => return Vec::new(),
     };

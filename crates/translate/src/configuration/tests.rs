@@ -194,7 +194,7 @@ fn errors_name_their_field() {
         ),
         (
             "{replicas: 2, autoscaling: {minReplicas: 1, maxReplicas: 2, cpuPercent: 80}}",
-            ": replicas and autoscaling exclude each other",
+            ": replicas and autoscaling are mutually exclusive",
         ),
         ("drain: {delay: 3}", "drain.delay: expected"),
         (

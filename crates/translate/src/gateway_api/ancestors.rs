@@ -1,4 +1,5 @@
-//! The Gateways whose routes, listeners or telemetry policies use a backend: the ancestors in the statuses of XBackends and of the policies for Services.
+//! The Gateways whose routes, listeners or telemetry policies use a backend: the ancestors in the statuses of XBackends
+//! and of policies for Services.
 
 use std::collections::BTreeSet;
 

@@ -1,8 +1,8 @@
-//! The ports of listeners that leave the choice to Sesame (port 0 in an XListenerSet).
+//! The ports that Sesame assigns to listeners without one (port 0 in an XListenerSet).
 //!
-//! A port is assigned to one listener of a Gateway, and kept: the status records it, and the recorded port has precedence
-//! in later translations. The first choice follows from the listener's name, so that all replicas make the same one
-//! before the status is written, and a source without statuses gets the same ports after a restart.
+//! A port is assigned to one listener of a Gateway, and kept: the status records it, and later translations prefer the
+//! recorded port. The first choice is a hash of the listener's name, so all replicas make the same choice before the
+//! status is written, and a source without statuses gets the same ports after a restart.
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
@@ -17,10 +17,10 @@ use crate::inputs::Inputs;
 use crate::shared::listeners::ListenerId;
 use crate::shared::precedence::{Seniority, Source};
 
-/// The ports to choose from. Node ports start at 30,000 and, on Linux, those of outgoing connections at 32,768.
+/// The ports to choose from, below node ports (from 30,000) and Linux's ephemeral ports (from 32,768).
 pub(super) const PORTS: RangeInclusive<u16> = 20_000..=29_999;
 
-/// The ports of [`PORTS`] that a set uses, and those that it asks for.
+/// The ports of [`PORTS`] that a set uses, and its listeners that need one.
 #[derive(Clone, Debug, PartialEq)]
 struct Demand {
     gateway: ObjectKey,
@@ -30,7 +30,7 @@ struct Demand {
     asked: Vec<(Arc<str>, Option<u16>)>,
 }
 
-/// The statuses with the ports to keep: those of listeners without a port in the spec, and nothing else of them.
+/// The ports to keep: the statuses of listeners without a port in the spec, reduced to name and port.
 pub(crate) fn recorded(set: &ListenerSet) -> Vec<ListenerStatus> {
     let asking = set.spec.listeners.iter().filter(|l| l.port == 0);
     let statuses = asking.filter_map(|listener| {
@@ -45,7 +45,7 @@ pub(crate) fn recorded(set: &ListenerSet) -> Vec<ListenerStatus> {
     statuses.collect()
 }
 
-/// Declares the stages. Sets without such listeners that use no port of [`PORTS`] add no work.
+/// Declares the stages. Sets whose listeners all have a port outside [`PORTS`] add no work.
 pub(crate) fn stages(b: &mut Builder, inputs: &Inputs, parents: Parents) -> Table<ListenerId, u16> {
     let inputs = *inputs;
     let concerned = b.index(
@@ -99,7 +99,7 @@ fn used(listeners: &[Listener]) -> impl Iterator<Item = u16> {
     ports.filter(|port| PORTS.contains(port))
 }
 
-/// Assigns the ports of a Gateway; listeners for which none is free get none.
+/// Assigns the ports of a Gateway. Once all are taken, listeners get none.
 ///
 /// A recorded port is kept unless the Gateway or an older set uses it: a younger set can't displace it. Since a new port
 /// is the first free one in the order of precedence, the result doesn't change once some or all of it is recorded.
@@ -134,7 +134,7 @@ fn assign(gateway: &Gateway, mut demands: Vec<(ObjectKey, Arc<Demand>)>) -> Vec<
     assigned
 }
 
-/// The port that a listener gets if it is free.
+/// The port that a listener gets if that port is free.
 fn first_choice(id: &ListenerId) -> u16 {
     let name = format!("{}/{}", id.owner.namespaced_name(), id.name);
     let count = PORTS.len() as u64;
@@ -227,7 +227,7 @@ mod tests {
             assigned(&[port], std::slice::from_ref(&a)),
             expected(&[("a", port + 1)])
         );
-        // Also not a younger set, and not the port that another listener keeps.
+        // It also avoids the ports that a younger set uses, and that another listener keeps.
         let user = demand("user", 2, &[port + 1], &[]);
         let keeper = demand("keeper", 3, &[], &[Some(port + 2)]);
         assert_eq!(

@@ -1,6 +1,6 @@
 //! BackendTLSPolicies: the settings of each, and the policy for each port of a Service. `status` has the statuses.
 //!
-//! A policy that has errors still applies: requests to its targets fail, and never go out unencrypted or unverified.
+//! A policy with errors still applies: requests to its targets fail, and never go out unencrypted or unverified.
 
 mod status;
 

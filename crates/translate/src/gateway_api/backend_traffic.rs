@@ -81,7 +81,7 @@ fn read(policy: &XBackendTrafficPolicy) -> PolicyState {
     let spec = &policy.spec;
     let settings = match &spec.session_persistence {
         None => Ok(()),
-        // The name has no errors.
+        // The name can't be invalid.
         Some(persistence) => session::read(SESSION, persistence, String::new).map(drop),
     };
     let settings = settings.map(|()| Settings {
@@ -96,8 +96,8 @@ fn read(policy: &XBackendTrafficPolicy) -> PolicyState {
     }
 }
 
-/// The limit on retries in progress that comes closest to a limit on the retries of an interval: the same share of
-/// requests, and as many at the same time as may start within a second, which is enough if each takes a second.
+/// Approximates a retry budget over an interval by a limit on concurrent retries: the same percentage of requests, and
+/// at least as many concurrent retries as may start within a second, which is enough if each takes a second.
 fn limit(constraint: &RetryConstraint) -> RetryLimit {
     let rate = &constraint.min_retry_rate;
     let millis = rate.interval.as_millis().max(1);
@@ -148,7 +148,8 @@ pub(crate) fn session(
     let persistence = state.settings.as_ref().ok()?.session.as_ref()?;
     let namespace = &cluster.namespace;
     let cookie = || match &cluster.backend {
-        // Ports have different endpoints, so they must not share a cookie; nor with a rule's, which is sesame-session-….
+        // Ports have different endpoints, so each needs its own cookie, which also differs from a rule's
+        // (sesame-session-…).
         BackendName::ServicePort { service, port } => {
             format!("sesame-session.{namespace}.{service}.{port}")
         }

@@ -17,7 +17,7 @@ const REASONS: Reasons = Reasons {
     object: reason::policy::INVALID_CA_CERTIFICATE_REF,
 };
 
-/// Where a validation is.
+/// Where a validation is configured.
 #[derive(Clone, Copy)]
 pub(super) struct Place<'a> {
     /// The namespace of the object.
@@ -120,7 +120,7 @@ fn authority_problem(
     authorities::unusable(reader, authorities, &authority, REASONS)
 }
 
-/// The names, one of which the certificate must have (BackendTLSPolicyValidation.subjectAltNames).
+/// The names of which the certificate must have at least one (BackendTLSPolicyValidation.subjectAltNames).
 fn names(
     place: Place<'_>,
     validation: &BackendTlsValidation,

@@ -71,7 +71,7 @@ pub(crate) fn read(
     })
 }
 
-/// What the API server serves.
+/// The capabilities of the API server.
 #[derive(Clone, Copy)]
 pub(crate) struct Api<'a> {
     /// The release of the Gateway API, if known.
@@ -140,7 +140,7 @@ fn is_experimental(release: Option<&Release>) -> bool {
     release.is_some_and(|release| release.experimental)
 }
 
-/// The features that work in a mode, with what the API server serves, sorted.
+/// The features that work in a mode with this API server, sorted.
 fn features(mode: &Mode, api: Api<'_>) -> Vec<&'static str> {
     let works = |feature: &str| match mode {
         _ if ROUTABILITY.contains(&feature) => has_routability(mode, api.release),

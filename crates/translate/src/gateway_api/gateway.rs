@@ -76,7 +76,7 @@ impl GatewayState {
         self.refused.as_ref().filter(|_| self.elsewhere)
     }
 
-    /// What its fleet presents to backends with a TLS policy; `None` if nothing.
+    /// The certificate that its fleet presents to backends with a TLS policy; `None` if it presents none.
     pub(crate) fn presented(&self) -> Option<ClientCertificate> {
         if self.refused.is_some() {
             return None;

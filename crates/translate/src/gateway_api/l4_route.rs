@@ -61,7 +61,7 @@ fn references(spec: &L4RouteSpec) -> impl Iterator<Item = (&[RouteFilter], &[Bac
     rules.map(|rule| (&[][..], &rule.backend_refs[..]))
 }
 
-/// The bytes are for the backend, whatever the Service's appProtocol.
+/// Forwards bytes unread, whatever the Service's appProtocol.
 fn only(protocol: Protocol) -> Option<Arc<ClusterPolicy>> {
     Some(Arc::new(ClusterPolicy {
         protocol: Some(protocol),
@@ -128,7 +128,7 @@ fn read_backends<R: RouteKind>(route: &R, resolver: &mut Resolver<'_, '_>) -> Ba
     }
 }
 
-/// What a route's status reports about its backends, and about connections that another route gets.
+/// What a route's status reports about its backends and about connections that another route gets.
 pub(crate) fn findings(
     reader: &mut Reader<'_>,
     chains: Table<ChainKey, ServedChain>,

@@ -47,7 +47,7 @@ pub(super) struct Owner<'a> {
     pub(super) namespace: &'a Arc<str>,
     /// The listeners.
     pub(super) listeners: &'a [Listener],
-    /// The Gateway, whose settings for TLS with clients apply.
+    /// The Gateway, whose frontend TLS settings apply.
     pub(super) gateway: &'a ObjectKey,
 }
 
@@ -129,8 +129,8 @@ fn read(
     }
 }
 
-/// Why a listener is invalid. A listener that requires an unsupported security feature is not served without that
-/// feature.
+/// Why a listener is invalid. A listener that requires an unsupported security feature is rejected, never served
+/// without it.
 fn refused(
     field: &str,
     protocol: Protocol,

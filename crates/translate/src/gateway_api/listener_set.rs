@@ -37,7 +37,7 @@ impl SetState {
     }
 }
 
-/// What sets need of their Gateway. Changes of its listeners don't affect this row.
+/// The part of a Gateway that its sets need. Changes to its listeners don't affect this row.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Parent {
     refused: bool,
@@ -147,7 +147,7 @@ pub(crate) fn read(
     })
 }
 
-/// A set's listeners with their assigned ports. One without keeps port 0.
+/// A set's listeners with their assigned ports; port 0 if none is assigned.
 fn with_ports<'a>(
     reader: &mut Reader<'_>,
     assigned: Table<ListenerId, u16>,
@@ -174,7 +174,7 @@ fn no_port(index: usize, gateway: &ObjectKey) -> Problem {
     Problem::new(
         reason::listener::PORT_UNAVAILABLE,
         format!(
-            "spec.listeners[{index}].port: Gateway {} has no free port from {first} to {last} to assign; set a port",
+            "spec.listeners[{index}].port: Gateway {} has no free port from {first} to {last}; set a port",
             gateway.namespaced_name()
         ),
     )
@@ -208,7 +208,7 @@ fn allows(
     }
 }
 
-/// The listeners with which a set competes for ports and hostnames; `None` if none of its listeners is served.
+/// A set's listeners, which compete for ports and hostnames; `None` if none of them is served.
 pub(crate) fn claims(set: &ListenerSet, state: &SetState) -> Option<Claims> {
     let seniority = Seniority::of(Source::GatewayApi, &set.meta);
     let gateway = state.gateway.clone();

@@ -9,7 +9,7 @@ use super::listener_set::{SetState, parent_not_accepted};
 use super::listener_status::{self, Sources, Verdict};
 use crate::problem::{Problem, bounded};
 
-/// What the status of a set needs of its Gateway's.
+/// The part of a Gateway's status that its sets' statuses need.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct ParentStatus {
     accepted: bool,
@@ -17,7 +17,7 @@ pub(crate) struct ParentStatus {
 }
 
 impl ParentStatus {
-    /// That of a Gateway.
+    /// Reads a Gateway's status.
     pub(crate) fn of(status: &GatewayStatus) -> Self {
         let is_true = |type_: &str| {
             let mut conditions = status.conditions.iter();

@@ -1,4 +1,4 @@
-//! The listeners of a Gateway or ListenerSet: which ones are valid, and what other stages need of them.
+//! The listeners of a Gateway or ListenerSet: which are valid, and the data that other stages need.
 
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ pub struct ListenerState {
     pub namespaces: AllowedNamespaces,
     /// The valid certificates. Invalid ones are reported in `unresolved`.
     pub certificates: Vec<CertificateKey>,
-    /// How clients' certificates are verified; `None` if clients are not asked for one.
+    /// How clients' certificates are verified; `None` if clients aren't asked for one.
     pub clients: Option<Arc<ClientValidation>>,
     /// The checks of its requests; `None` without filters.
     pub checks: Option<RequestChecks>,

@@ -86,7 +86,7 @@ pub(super) struct Verdict {
     pub(super) idle: Option<Problem>,
 }
 
-/// Judges all listeners of an object. `refused` is why none of them is served.
+/// Determines the states of an object's listeners. `refused` is why none of them is served.
 pub(super) fn judge_all(
     reader: &mut Reader<'_>,
     sources: &Sources<'_>,

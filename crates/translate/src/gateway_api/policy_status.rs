@@ -1,4 +1,4 @@
-//! What the statuses of backends and of all kinds of policies have in common.
+//! Shared by the statuses of backends and of all kinds of policies.
 
 use std::sync::Arc;
 

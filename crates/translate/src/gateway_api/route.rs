@@ -1,4 +1,4 @@
-//! Shared by all kinds of routes: references, attachments and statuses; and by the kinds of HTTP routes: rules.
+//! Shared by all kinds of routes (references, attachments, statuses) and by all kinds of HTTP routes (rules).
 //!
 //! Each kind implements [`RouteKind`], and each kind of HTTP route [`HttpRouteKind`], in its own module.
 

@@ -1,6 +1,6 @@
 //! Selects the Gateway of the unmanaged fleet, by name or by age.
 //!
-//! The statuses of all other Gateways name the served one.
+//! The statuses of other Gateways name the served one.
 
 use std::sync::Arc;
 
@@ -77,7 +77,7 @@ impl Served {
         }
     }
 
-    /// Why a class doesn't have the served Gateway.
+    /// Why the served Gateway can't have this class.
     pub(crate) fn refusal_of_class(
         self,
         reader: &mut Reader<'_>,
@@ -112,7 +112,7 @@ impl Served {
         };
         let served = match chosen {
             Some(served) if served == name => return None,
-            Some(served) => format!("Gateway {served}, which the settings of Sesame name"),
+            Some(served) => format!("Gateway {served}, selected in Sesame's settings"),
             None => match reader.get(self.oldest_gateway, &()) {
                 Some(served) if *served == *name => return None,
                 Some(served) => {

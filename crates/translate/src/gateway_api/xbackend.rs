@@ -1,6 +1,6 @@
 //! XBackends: the settings of each, its clusters, and its status; `pods` has those of type EndpointSelector.
 //!
-//! An XBackend that has errors gets no requests, so that none goes out unencrypted or unverified.
+//! An XBackend with errors gets no requests, so none goes out unencrypted or unverified.
 
 mod pods;
 
@@ -327,7 +327,7 @@ fn protocol(destination: &Destination, route: Option<Protocol>) -> Option<Protoc
         None => Protocol::Http1,
     };
     match (route, &destination.protocol) {
-        // The bytes are for the backend, whatever its protocol.
+        // Bytes are forwarded unread, whatever the protocol.
         (Some(Protocol::Opaque), _) => Some(Protocol::Opaque),
         (Some(Protocol::Datagrams), _) | (_, Some(Tcp | Other(_))) => None,
         (Some(Protocol::Http2), None | Some(Http | Http2 | H2c | Grpc)) => Some(Protocol::Http2),
@@ -351,7 +351,7 @@ pub(crate) fn endpoints(
     Some(pods::endpoints(reader, inputs, pods))
 }
 
-/// Whether an XBackend selects Pods. Only then does it have sessions: an external host is one endpoint for Envoy.
+/// Whether an XBackend selects Pods. An external host has no sessions: it is one endpoint for Envoy.
 pub(crate) fn selects_pods(
     reader: &mut Reader<'_>,
     xbackends: XBackends,

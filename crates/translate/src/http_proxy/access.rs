@@ -1,4 +1,4 @@
-//! Which clients may send requests, and how many.
+//! Filters of client addresses, and local rate limits.
 
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
@@ -14,7 +14,7 @@ use crate::shared::headers::check_name;
 /// The maximum number of headers that Envoy adds to responses to refused requests.
 const MAX_RATE_HEADERS: usize = 10;
 
-/// The statuses that responses to refused requests may have. Envoy rejects a whole route table with another one.
+/// The valid statuses of responses to refused requests. With any other status, Envoy rejects the whole route table.
 const RATE_STATUSES: [RangeInclusive<u16>; 7] = [
     400..=417,
     421..=424,
@@ -25,7 +25,7 @@ const RATE_STATUSES: [RangeInclusive<u16>; 7] = [
     510..=511,
 ];
 
-/// Reads the filters of addresses of a route or of a host; `None` if there are none.
+/// Reads the address filter of a route or host; `None` if it has none.
 pub(super) fn sources(
     field: &str,
     allow: &[IpFilter],
@@ -74,7 +74,7 @@ pub(super) fn sources(
     })
 }
 
-/// An address of a range, and the length of its prefix.
+/// The address and the prefix length of a range.
 fn range(text: &str) -> Option<(IpAddr, u8)> {
     let (address, prefix) = match text.split_once('/') {
         Some((address, prefix)) => (address, Some(prefix)),
@@ -90,7 +90,7 @@ fn range(text: &str) -> Option<(IpAddr, u8)> {
     (prefix <= bits).then_some((address, prefix))
 }
 
-/// Reads a limit on the rate of a route's or a host's requests.
+/// Reads the local rate limit of a route or host.
 pub(super) fn rate(
     about: About,
     field: &str,

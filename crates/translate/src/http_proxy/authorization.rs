@@ -1,7 +1,7 @@
 //! External authorization of a host's requests.
 //!
-//! In: the `authorization` of a host, the ExtensionService that it refers to, and what routes say about it. Out: the check
-//! of each route.
+//! In: the `authorization` of a host, the ExtensionService that it refers to, and the `authPolicy` of routes. Out:
+//! the check of each route.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use super::{extensions, policies};
 use crate::shared::default_fleet::Sources;
 use crate::shared::external_auth::{self, MAX_BODY, PATH_PREFIX, TIMEOUT};
 
-/// The largest start of a body that a service gets, in bytes: as much as Envoy buffers of a request by default.
+/// The maximum size of a partial body for a service, in bytes: how much of a request Envoy buffers by default.
 const MAX_PARTIAL_BODY: u32 = 1 << 20;
 
 /// The maximum size of all names and values of a context, and of all names of headers, in bytes: each route has a copy of
@@ -34,11 +34,11 @@ pub(super) struct HostAuth {
     /// The check, with the context of the host; `None` if a field is invalid, or the service can't be used: then requests
     /// that need it must not pass.
     check: Option<Arc<ExternalAuth>>,
-    /// Whether routes need no check, unless they say otherwise.
+    /// Whether routes without an `authPolicy` need no check.
     disabled: bool,
 }
 
-/// Why the requests of a route must not pass.
+/// Why a route's requests must not pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unchecked {
     /// The host's check can't be used.
@@ -95,7 +95,7 @@ pub(super) fn read(
     }
 }
 
-/// Checks what a route says about its authorization.
+/// Checks the `authPolicy` of a route.
 pub(super) fn of_route(
     field: &str,
     policy: Option<&AuthorizationPolicy>,
@@ -112,7 +112,7 @@ fn check_context(field: &str, policy: &AuthorizationPolicy, findings: &mut Findi
     if size > MAX_TEXT {
         let field = format!("{field}.authPolicy.context");
         let message =
-            format!("names and values have {size} bytes together; at most {MAX_TEXT} are allowed");
+            format!("names and values total {size} bytes; at most {MAX_TEXT} are allowed");
         findings.refuse(About::AUTH, &field, message);
     }
 }
@@ -204,7 +204,7 @@ fn protocol(field: &str, server: &AuthorizationServer, findings: &mut Findings) 
     }
 }
 
-/// Why a service doesn't get context entries.
+/// The error for context entries if the service has type `http`.
 pub(super) const CONTEXT: &str =
     "can't be sent to a service of type http; remove it, or set serviceType to grpc";
 
@@ -225,8 +225,8 @@ fn http(
         Vec::from_iter(headers.filter_map(|(index, header)| {
             let names = names(header);
             if names.is_none() {
-                let message = "needs exactly one of exact, prefix, suffix and contains, with letters, digits or \
-                     other characters of header names";
+                let message = "needs exactly one of exact, prefix, suffix and contains, with characters that are \
+                     valid in header names";
                 findings.refuse(About::AUTH, &format!("{field}.{part}[{index}]"), message);
             }
             names
@@ -240,9 +240,8 @@ fn http(
     let all = request_headers.iter().chain(&response_headers);
     let size = path.len() + all.map(|name| name.text.len()).sum::<usize>();
     if size > MAX_TEXT {
-        let message = format!(
-            "the path and names of headers have {size} bytes together; at most {MAX_TEXT} are allowed"
-        );
+        let message =
+            format!("the path and header names total {size} bytes; at most {MAX_TEXT} are allowed");
         findings.refuse(About::AUTH, field, message);
     }
     AuthProtocol::Http {
@@ -252,7 +251,7 @@ fn http(
     }
 }
 
-/// Names of headers have no case, whatever `ignoreCase` says.
+/// Header names are case-insensitive, whatever the value of `ignoreCase`.
 fn names(header: &AllowedHeader) -> Option<TextMatch> {
     let (text, position) = match (
         &header.exact,

@@ -1,4 +1,4 @@
-//! How requests and connections are distributed over endpoints.
+//! Load balancing of requests and connections.
 
 use sesame_api::{LoadBalancerPolicy, LoadBalancerStrategy, RequestHashPolicy};
 use sesame_model::{Balancing, HashOf, HashPolicy};
@@ -14,7 +14,7 @@ const AFFINITY_COOKIE: &str = "X-Sesame-Session-Affinity";
 pub(super) struct Selection {
     /// `None` for the default.
     pub(super) balancing: Option<Balancing>,
-    /// What selects the endpoint, with [`Balancing::Hash`].
+    /// The inputs of the hash, with [`Balancing::Hash`].
     pub(super) hash: Vec<HashPolicy>,
 }
 
@@ -53,8 +53,8 @@ pub(super) fn of_requests(
     }
 }
 
-/// Reads how connections or calls are distributed: nothing of them can be hashed. The last part of a place is what they
-/// are for.
+/// Reads how connections or calls are distributed; they have nothing to hash. `user` is the object that they
+/// belong to.
 pub(super) fn unhashed(
     (field, about, user): (&str, About, &str),
     policy: Option<&LoadBalancerPolicy>,
@@ -67,7 +67,7 @@ pub(super) fn unhashed(
             strategy @ (LoadBalancerStrategy::Cookie | LoadBalancerStrategy::RequestHash),
         )) => {
             let message = format!(
-                "{} reads requests, which {user} doesn't; RoundRobin applies",
+                "{} hashes requests, so it can't be used with {user}; RoundRobin applies",
                 strategy.as_str()
             );
             findings.warn(about, &format!("{field}.strategy"), message);
@@ -136,7 +136,7 @@ fn part(policy: &RequestHashPolicy) -> Result<HashOf, &'static str> {
             Ok(HashOf::Header(header.header_name.to_string()))
         }
         (Some(_), None, false) => {
-            Err("headerHashOptions.headerName is not the name of a header; the entry is ignored")
+            Err("headerHashOptions.headerName is not a valid header name; the entry is ignored")
         }
         (None, Some(query), false) if !query.parameter_name.is_empty() => {
             Ok(HashOf::Query(query.parameter_name.to_string()))

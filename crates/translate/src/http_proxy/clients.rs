@@ -1,4 +1,4 @@
-//! How the certificates of a host's clients are verified.
+//! Verification of client certificates, for each host.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::inputs::Inputs;
 use crate::shared::authorities::{self, Reasons};
 use crate::shared::default_fleet::Sources;
 
-/// What an HTTPProxy says about its clients.
+/// The client validation of an HTTPProxy.
 fn validation(proxy: &HTTPProxy) -> Option<&HttpProxyClientValidation> {
     let tls = proxy.spec.virtual_host.as_deref()?.tls.as_deref()?;
     tls.client_validation.as_deref()
@@ -29,7 +29,7 @@ pub(super) fn authorities(proxy: &HTTPProxy) -> Option<CertificateKey> {
     )
 }
 
-/// The Secret with the lists of revoked certificates, permitted or not.
+/// The Secret with the CRLs, permitted or not.
 pub(super) fn revoked(proxy: &HTTPProxy) -> Option<CertificateKey> {
     secrets::named(
         &proxy.meta.namespace,
@@ -154,7 +154,7 @@ fn usable_lists(
     Err(())
 }
 
-/// Declares the trust bundles of hosts whose clients' certificates can be revoked.
+/// Declares the trust bundles of hosts with CRLs.
 pub(super) fn trust_bundles(
     b: &mut Builder,
     hosts: Table<ObjectKey, Host>,

@@ -38,17 +38,17 @@ pub(super) enum PathCondition {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Misfit {
     pub(super) message: String,
-    /// Conditions that all requests for them satisfy, so that a wider route must not serve these; `None` if there are no
-    /// such requests, or if it is unknown which ones.
+    /// Conditions that all affected requests satisfy: a less specific route must not serve these. `None` if no requests
+    /// are affected, or if they are unknown.
     pub(super) rest: Option<Box<Conditions>>,
 }
 
 /// The conditions of a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Listed {
-    /// Those that are valid.
+    /// The valid ones.
     pub(super) conditions: Conditions,
-    /// Whether there are others.
+    /// Whether there are invalid ones too.
     pub(super) partial: bool,
 }
 
@@ -59,7 +59,7 @@ pub(super) enum Place {
     Include,
 }
 
-/// Reads a list of conditions; `None` if it is unknown which requests are meant: they contradict each other, or none is
+/// Reads a list of conditions; `None` if the requests are unknown: the conditions contradict each other, or none is
 /// valid.
 pub(super) fn read(
     field: &str,
@@ -105,7 +105,7 @@ pub(super) fn read(
         return None;
     }
     if partial && conditions.is_default() {
-        let message = "without the invalid ones they match all requests, so all of it is left out, and less specific routes serve its requests";
+        let message = "the valid ones match all requests, so the entry is left out, and less specific routes serve its requests";
         findings.refuse(about, &format!("{field}.conditions"), message);
         return None;
     }
@@ -178,7 +178,7 @@ impl Conditions {
         any_path && self.headers.is_empty() && self.query.is_empty()
     }
 
-    /// A text that is the same for conditions with the same meaning.
+    /// A text that is equal for equivalent conditions.
     pub(super) fn fingerprint(&self) -> String {
         let mut headers: Vec<String> = self
             .headers
@@ -191,7 +191,7 @@ impl Conditions {
         format!("{:?} {headers:?} {query:?}", self.path)
     }
 
-    /// These conditions, which are those of an inclusion, together with `inner` ones.
+    /// Combines these conditions, which are those of an inclusion, with `inner` ones.
     ///
     /// # Errors
     /// If no request can satisfy both, or they are too large.
@@ -256,9 +256,9 @@ impl Conditions {
         })
     }
 
-    /// About how much memory they need, in bytes.
+    /// Their approximate size in memory, in bytes.
     pub(super) fn bytes(&self) -> usize {
-        /// That of a condition without its texts.
+        /// The size of a condition without its texts.
         const CONDITION: usize = 64;
         let path = match &self.path {
             None => 0,
@@ -340,7 +340,7 @@ fn text(value: &ValueMatch) -> &str {
 
 /// Checks that a value can satisfy several conditions.
 fn consistent(values: &[&ValueMatch]) -> Result<(), &'static str> {
-    // Texts that differ by case are equal only if one of the conditions ignores it.
+    // Texts that differ by case are equal only if one of the conditions ignores case.
     let mut exact: Option<&str> = None;
     let mut with_case: Option<&str> = None;
     for value in values {

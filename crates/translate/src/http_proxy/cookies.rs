@@ -20,7 +20,7 @@ pub(super) fn read(
     for (index, policy) in policies.iter().enumerate() {
         let field = format!("{field}.cookieRewritePolicies[{index}]");
         if !policy.name.bytes().all(is_of_token) || policy.name.is_empty() {
-            let message = "expected the name of a cookie: ASCII without spaces, control characters and any of ()<>@,;:\\\"/[]?={}";
+            let message = "expected a cookie name: ASCII without spaces, control characters or any of ()<>@,;:\\\"/[]?={}";
             findings.refuse(about, &format!("{field}.name"), message);
         } else if !seen.insert(&policy.name) {
             let message = format!("{} has several entries; merge them into one", policy.name);
@@ -40,7 +40,8 @@ pub(super) fn read(
         let mut value = |name: &str, rewrite: &Option<CookieRewrite>| {
             let value = rewrite.as_ref().map(|rewrite| Arc::clone(&rewrite.value))?;
             if value.is_empty() || !value.bytes().all(is_of_attribute) {
-                let message = "expected the value of an attribute: ASCII without control characters and semicolons";
+                let message =
+                    "expected an attribute value: ASCII without control characters or semicolons";
                 findings.refuse(about, &format!("{field}.{name}.value"), message);
             }
             Some(value)
@@ -71,7 +72,7 @@ pub(super) fn read(
     changes
 }
 
-/// The changes of a route with those of one of its Services, which override them attribute by attribute.
+/// Merges a route's changes with those of one of its Services, which take precedence attribute by attribute.
 pub(super) fn merged(
     of_route: &[CookieChange],
     of_service: Vec<CookieChange>,

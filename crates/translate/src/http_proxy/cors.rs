@@ -10,7 +10,7 @@ use super::findings::{About, Findings};
 use super::text::is_token;
 use crate::shared::{durations, regex};
 
-/// How long browsers cache an answer that says nothing about it.
+/// How long browsers cache a preflight response without a maximum age.
 const DEFAULT_MAX_AGE: Duration = Duration::from_secs(5);
 
 /// Reads the policy of a host.

@@ -1,10 +1,10 @@
-//! ExtensionServices: services that Envoy itself calls on behalf of HTTPProxies.
+//! ExtensionServices: services that Envoy calls itself on behalf of HTTPProxies.
 //!
 //! In: ExtensionServices, and the objects that they refer to. Out: the cluster of each, its endpoints, and statuses.
 //!
-//! HTTPProxies of all namespaces may refer to an ExtensionService, so creating one shares its Services with them: it is
-//! the ExtensionService that needs permission to use Services and Secrets. Its settings are in the key of its cluster; its
-//! list of Services is not, so that a changed weight changes only endpoints.
+//! HTTPProxies of all namespaces may refer to an ExtensionService, so creating one shares its Services with them: the
+//! ExtensionService, not the HTTPProxy, needs permission to use Services and Secrets. Its settings are in the key of its
+//! cluster; its list of Services is not, so that a changed weight changes only endpoints.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -43,7 +43,7 @@ pub(crate) struct Read {
     pub(crate) by_authority: Index<ObjectKey, Declared, ObjectKey>,
 }
 
-/// What an ExtensionService says, whether or not the objects that it refers to exist.
+/// The contents of an ExtensionService, whether or not the objects that it refers to exist.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Declared {
     /// `None` if a field is invalid.
@@ -63,7 +63,7 @@ struct Declaration {
     port: u16,
     /// The sum of the weights of all entries for this port.
     weight: u32,
-    /// The first of them.
+    /// The path of the first entry.
     field: String,
 }
 
@@ -80,19 +80,19 @@ pub(crate) struct ExtensionState {
 pub(crate) struct Extension {
     /// Its cluster.
     pub(crate) cluster: ClusterKey,
-    /// The time limit of a call: zero for none at all, `None` for the caller's default.
+    /// The time limit of a call: zero for no limit, `None` for the caller's default.
     pub(crate) timeout: Option<Duration>,
 }
 
 impl Extension {
-    /// Whether calls of gRPC services are possible: they need HTTP/2.
+    /// Whether gRPC calls are possible, which need HTTP/2.
     pub(crate) fn speaks_grpc(&self) -> bool {
         let policy = self.cluster.policy.as_ref();
         policy.is_some_and(|policy| policy.protocol == Some(Protocol::Http2))
     }
 }
 
-/// Declares what ExtensionServices say.
+/// Declares the contents of ExtensionServices.
 pub(crate) fn read(b: &mut Builder, inputs: &Inputs) -> Read {
     let extensions = inputs.extension_services;
     let declared = b.derive(
@@ -172,7 +172,7 @@ fn status_of(findings: &[Finding], generation: i64) -> ObjectStatus {
     }))
 }
 
-/// The ExtensionService that a reference in an object of a namespace means.
+/// Resolves a reference to an ExtensionService; `namespace` is that of the object with the reference.
 ///
 /// # Errors
 /// Why it can't be called.
@@ -209,7 +209,7 @@ pub(super) fn usable(
     state
         .usable
         .clone()
-        .ok_or_else(|| format!("ExtensionService {name} can't be used; its status says why"))
+        .ok_or_else(|| format!("ExtensionService {name} can't be used; see its status"))
 }
 
 fn declared(extension: &ExtensionService) -> Declared {
@@ -246,7 +246,7 @@ fn declared(extension: &ExtensionService) -> Declared {
     let idle_timeout = limit("idleConnection", idle);
     if timeouts.is_some_and(|timeouts| timeouts.idle.is_some()) {
         let message =
-            "has no effect on calls, whose time is limited as a whole; remove it, or set response";
+            "has no effect: only the total time of a call is limited; remove it, or set response";
         findings.warn(About::EXTENSION_TIMEOUT, "spec.timeoutPolicy.idle", message);
     }
     let services = declarations(extension, &mut findings);

@@ -1,4 +1,4 @@
-//! The fallback certificate: TLS connections that name no host, or one without TLS, get it, and reach only the hosts of
+//! The fallback certificate: TLS connections without SNI, or for a host without TLS, get it. They reach only the hosts of
 //! HTTPProxies that enable it.
 //!
 //! In: the Secret in the settings, and hosts. Out: one listener for all of these connections, while a host is served there.
@@ -22,8 +22,8 @@ use crate::shared::ports::Terminations;
 
 const FIELD: &str = "spec.virtualhost.tls.enableFallbackCertificate";
 
-/// Why the fallback certificate can't be used, if so. A new certificate doesn't change the row, which all hosts with the
-/// fallback certificate read.
+/// Whether the fallback certificate can be used, or why not. All hosts with the fallback certificate read this row, so a
+/// new certificate doesn't change it.
 pub(super) type Certificates = Table<CertificateKey, Result<(), String>>;
 
 /// The listener of connections with the fallback certificate.
@@ -77,12 +77,12 @@ pub(super) fn read(
         (
             "passthrough",
             tls.passthrough,
-            "connections are forwarded by the host that they name",
+            "connections are forwarded by SNI",
         ),
         (
             "spec.tcpproxy",
             proxy.spec.tcp_proxy.is_some(),
-            "connections are forwarded by the host that they name",
+            "connections are forwarded by SNI",
         ),
     ] {
         if used {
@@ -113,7 +113,7 @@ pub(super) fn read(
         return None;
     };
     if termination.versions.is_some() {
-        let message = "connections with the fallback certificate may have any version of TLS, whatever the host's \
+        let message = "connections with the fallback certificate may use any TLS version, regardless of the host's \
                        minimumProtocolVersion and maximumProtocolVersion";
         findings.warn(About::TLS, FIELD, message);
     }

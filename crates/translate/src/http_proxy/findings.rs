@@ -1,4 +1,4 @@
-//! What is wrong with an HTTPProxy, for its status.
+//! Errors and warnings of an HTTPProxy, for its status.
 
 use std::collections::BTreeMap;
 
@@ -9,11 +9,11 @@ pub(super) const MAX_OF_TYPE: usize = 20;
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Finding {
     pub(super) severity: Severity,
-    /// What is affected.
+    /// The type in the status: the affected part.
     pub(super) type_: &'static str,
     /// The reason, in CamelCase.
     pub(super) reason: &'static str,
-    /// The field, what is wrong with it, and how to fix it.
+    /// The field, the problem, and how to fix it.
     pub(super) message: String,
     /// The number of further findings of this severity and type, which are only counted.
     pub(super) others: usize,
@@ -22,13 +22,13 @@ pub(super) struct Finding {
 /// Whether a finding makes an HTTPProxy invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Severity {
-    /// A part of it is not in effect.
+    /// Part of it is not in effect.
     Error,
     /// It is in effect, but probably not as intended.
     Warning,
 }
 
-/// What is affected by errors in a part of an HTTPProxy, and their reason.
+/// The type and reason of errors in one part of an HTTPProxy.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct About(pub(super) &'static str, pub(super) &'static str);
 
@@ -108,13 +108,13 @@ pub(super) struct Findings {
 }
 
 impl Findings {
-    /// Adds an error because of which the route, or the whole host, is not served.
+    /// Adds an error that takes the route, or the whole host, out of service.
     pub(super) fn refuse(&mut self, about: About, field: &str, message: impl AsRef<str>) {
         self.refusals += 1;
         self.error(about, field, message);
     }
 
-    /// The route, or the whole host, is not served, for an error that is already there.
+    /// Takes the route, or the whole host, out of service for an error that has already been added.
     pub(super) fn count_refusal(&mut self) {
         self.refusals += 1;
     }
@@ -142,7 +142,7 @@ impl Findings {
         self.list.push(finding);
     }
 
-    /// The number of errors so far because of which something is not served.
+    /// The number of errors so far that take something out of service.
     pub(super) fn refusals(&self) -> usize {
         self.refusals
     }

@@ -1,4 +1,4 @@
-//! What one HTTPProxy contributes, wherever it is included.
+//! The contribution of one HTTPProxy, regardless of where it is included.
 
 use std::collections::HashMap;
 
@@ -26,13 +26,13 @@ pub(crate) struct References {
     pub(super) fallback: Option<CertificateKey>,
     /// The CA certificates that verify its clients.
     pub(super) clients: Option<CertificateKey>,
-    /// The lists of its clients' revoked certificates.
+    /// The CRLs for its clients' certificates.
     pub(super) revoked: Option<CertificateKey>,
     /// The keys of JSON Web Tokens.
     pub(super) jwks: Box<[JwksEntry]>,
 }
 
-/// Reads what an HTTPProxy refers to.
+/// Reads the references of an HTTPProxy.
 pub(super) fn references(
     reader: &mut Reader<'_>,
     inputs: Inputs,
@@ -67,14 +67,14 @@ pub(super) fn references(
     }
 }
 
-/// What an HTTPProxy contributes, without its inclusions.
+/// The contribution of an HTTPProxy, without its inclusions.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Fragment {
     /// Its routes, in order, except for those whose requests are unknown.
     pub(super) routes: Box<[OwnRoute]>,
     /// The backends of connections.
     pub(super) tcp: Option<TcpTargets>,
-    /// What is wrong with its own fields, except for those of its host.
+    /// Findings in its own fields, except those of its host.
     pub(super) findings: Box<[Finding]>,
 }
 

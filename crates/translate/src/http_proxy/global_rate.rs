@@ -41,7 +41,7 @@ enum Own {
     Unusable,
 }
 
-/// Requests must not pass, since their limits are invalid or can't be enforced.
+/// The limits are invalid or can't be enforced, so requests must not pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Unusable;
 
@@ -60,7 +60,7 @@ impl Limits {
     }
 }
 
-/// Reads the global limits in the rate limit policy of a host or a route. `type_` is the type of errors.
+/// Reads the global limits in the rate limit policy of a host or a route. `type_` is the type of its errors.
 pub(super) fn read(
     reader: &mut Reader<'_>,
     of: (Inputs, Sources),
@@ -198,7 +198,7 @@ fn entry(source: &RateLimitDescriptorEntry) -> Result<RateEntry, String> {
         remote_address,
     } = source;
     let some = |part: &str, text: &str| match text.is_empty() {
-        true => Err(format!("{part}: expected a text")),
+        true => Err(format!("{part}: must not be empty")),
         false => Ok(text.to_owned()),
     };
     match (
@@ -218,7 +218,7 @@ fn entry(source: &RateLimitDescriptorEntry) -> Result<RateEntry, String> {
             let name = &*of.header_name;
             if !is_token(name) && !PSEUDO_HEADERS.contains(&name) {
                 return Err(format!(
-                    "requestHeader.headerName: {name:?} is not the name of a header"
+                    "requestHeader.headerName: {name:?} is not a valid header name"
                 ));
             }
             Ok(RateEntry::Header {

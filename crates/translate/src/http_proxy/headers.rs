@@ -18,7 +18,7 @@ pub(super) enum Place {
     Response,
 }
 
-/// What a policy changes.
+/// The changes of a policy.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Changes {
     pub(super) headers: HeaderChanges,
@@ -93,7 +93,7 @@ pub(super) fn read(
         } else if let Err(error) = check_name(field, header) {
             findings.refuse(About::HEADERS, &error.field, &error.message);
         } else if seen.insert(name) {
-            // A header that is set too has no other value anyway.
+            // Setting a header already replaces its other values.
             lists.remove.push(header.to_string());
         }
     }

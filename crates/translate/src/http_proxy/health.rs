@@ -12,7 +12,7 @@ use super::text::{PATH, is_authority, is_path};
 /// The longest interval and timeout of health checks, in seconds: a day.
 const MAX_CHECK_SECONDS: i64 = 86_400;
 
-/// Reads a health check with requests.
+/// Reads an HTTP health check.
 pub(super) fn by_request(
     field: &str,
     policy: &HttpHealthCheckPolicy,
@@ -59,7 +59,7 @@ pub(super) fn by_request(
     }
 }
 
-/// Reads a health check with connections.
+/// Reads a TCP health check.
 pub(super) fn by_connection(
     field: &str,
     policy: &TcpHealthCheckPolicy,

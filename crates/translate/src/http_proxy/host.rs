@@ -111,13 +111,13 @@ pub(super) struct Host {
     pub(super) fallback: Option<CertificateKey>,
     pub(super) cors: Option<Arc<Cors>>,
     pub(super) sources: Option<SourceFilter>,
-    /// The limit on the rate of all routes without their own together.
+    /// The rate limit that all routes without their own share.
     pub(super) rate: Option<Arc<RateLimit>>,
     pub(super) global_rate: global_rate::Limits,
     /// The issuers of JSON Web Tokens.
     pub(super) jwt: jwt::Providers,
     pub(super) auth: Option<HostAuth>,
-    /// What is wrong with the fields of the host.
+    /// Findings in the fields of the host.
     pub(super) findings: Box<[Finding]>,
 }
 
@@ -127,7 +127,7 @@ pub(super) enum HostTls {
     /// There are none.
     None,
     /// They are closed, since the settings are invalid: a wildcard host must not serve them. Requests without TLS are
-    /// redirected nevertheless.
+    /// still redirected.
     Invalid,
     /// Requests on them are served.
     Served(Arc<Termination>),
@@ -141,8 +141,8 @@ impl Host {
         self.tls != HostTls::None
     }
 
-    /// The protocols of Gateways' listeners that may serve it. Those terminate TLS as the Gateway says, so they don't
-    /// serve what needs client certificates.
+    /// The protocols of Gateway listeners that may serve it. They have the Gateway's TLS settings, so they don't serve
+    /// hosts that need client certificates.
     pub(super) fn protocols_of_gateways(&self) -> &'static [Protocol] {
         match &self.tls {
             HostTls::Served(termination) if termination.clients.is_none() => {
@@ -208,7 +208,7 @@ pub(super) fn read(
     if matches!(tls, HostTls::Forwarded(_)) {
         if rates.is_some() {
             let message =
-                "limits requests, and not forwarded connections; remove it, or spec.tcpproxy";
+                "limits only requests, not forwarded connections; remove it, or spec.tcpproxy";
             let field = format!("{FIELD}.rateLimitPolicy");
             findings.warn(About::HOST_RATE, &field, message);
         }
@@ -252,8 +252,7 @@ fn tls(
     let forwards = proxy.spec.tcp_proxy.is_some();
     let Some(tls) = tls else {
         if forwards {
-            let message =
-                "needs TLS, which tells the connections of hosts apart; set spec.virtualhost.tls";
+            let message = "needs TLS, since the SNI selects the host of a connection; set spec.virtualhost.tls";
             findings.error(About::TCP, "spec.tcpproxy", message);
         }
         return HostTls::None;
@@ -271,7 +270,7 @@ fn tls(
             return HostTls::Invalid;
         }
         if !forwards {
-            let message = "needs spec.tcpproxy, which says where connections go";
+            let message = "needs spec.tcpproxy, which defines where connections go";
             findings.error(About::TLS, &format!("{field}.passthrough"), message);
             return HostTls::Invalid;
         }

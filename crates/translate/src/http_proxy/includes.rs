@@ -1,7 +1,7 @@
 //! The tree of HTTPProxies below a root.
 //!
 //! In: the inclusions of each HTTPProxy, without its routes, so that a changed route doesn't rerun the walk. Out: the
-//! HTTPProxies that the walk visits, each with the conditions on the way, and what is wrong with inclusions.
+//! HTTPProxies that the walk visits, each with the conditions on the way, and findings about inclusions.
 
 mod budget;
 
@@ -19,7 +19,7 @@ use super::findings::{About, Finding, Findings};
 use super::tcp::{self, TcpLink};
 use crate::shared::contour;
 
-/// The maximum number of inclusions within each other.
+/// The maximum depth of inclusions.
 const MAX_DEPTH: usize = 32;
 
 /// The maximum number of findings about the inclusions of an HTTPProxy in the tree of a root.
@@ -42,7 +42,7 @@ pub(super) struct Links {
 struct Link {
     /// Its index in the HTTPProxy.
     index: usize,
-    /// `None` if some of its conditions are invalid, so that the others are those of a dead end.
+    /// `None` if some of its conditions are invalid: then the valid ones lead to a dead end.
     target: Option<ObjectKey>,
     conditions: Conditions,
 }
@@ -87,7 +87,7 @@ pub(super) fn links(proxy: &HTTPProxy, findings: &mut Findings) -> Links {
     }
 }
 
-/// About how much memory routes need, in bytes: the length of their JSON.
+/// The approximate size of routes in memory, in bytes: the length of their JSON.
 fn size(routes: &[HttpProxyRoute]) -> usize {
     struct Length(usize);
     impl io::Write for Length {
@@ -123,20 +123,20 @@ fn field(index: usize) -> String {
 /// The HTTPProxies of a root.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Tree {
-    /// In order, the root first; a child may be there several times.
+    /// In order, the root first; a child may occur several times.
     pub(super) visits: Vec<(ObjectKey, Arc<Conditions>)>,
     /// The conditions of inclusions that can't be followed.
     pub(super) dead_ends: Vec<Arc<Conditions>>,
-    /// What is wrong with inclusions, by the HTTPProxy that has them.
+    /// Findings about inclusions, by the HTTPProxy that has them.
     pub(super) findings: BTreeMap<ObjectKey, BTreeSet<Finding>>,
-    /// The HTTPProxy with the Services of connections, if connections are forwarded; `None` in it if there is none.
+    /// The HTTPProxy with the Services for connections; `Some(None)` if connections are forwarded, but there is none.
     pub(super) tcp: Option<Option<ObjectKey>>,
     /// The HTTPProxies whose `tcpproxy` is included.
     pub(super) tcp_visits: Vec<ObjectKey>,
 }
 
-/// Walks the tree of a root. Only if it exceeds the limits, each inclusion of the root gets a share of them, so that one can't
-/// use up what others need.
+/// Walks the tree of a root. If it exceeds the limits, each inclusion of the root gets a share of them, so that one can't
+/// starve the others.
 pub(super) fn tree(
     reader: &mut Reader<'_>,
     links: Table<ObjectKey, Links>,
@@ -210,10 +210,10 @@ impl Walk<'_, '_> {
         self.path.pop();
     }
 
-    /// Follows an inclusion. Breaks if there is nothing left for those after it.
+    /// Follows an inclusion. Breaks if nothing is left for later ones.
     fn follow(&mut self, key: &ObjectKey, link: &Link, outer: &Arc<Conditions>) -> ControlFlow<()> {
         let field = field(link.index);
-        // Those of the HTTPProxy, or of the dead end, and of the dead end that may follow below.
+        // The conditions of the HTTPProxy or dead end, and those of a dead end that may follow below.
         let cost = Budget {
             links: 1,
             routes: 0,
@@ -230,7 +230,7 @@ impl Walk<'_, '_> {
         let below = match outer.and(&link.conditions) {
             Ok(below) => below,
             Err(Misfit { message, rest }) => {
-                let message = format!("together with the inclusions around it: {message}");
+                let message = format!("combined with the inclusions around it: {message}");
                 self.report(key, Finding::error(About::INCLUDE, &field, message));
                 self.tree.dead_ends.extend(rest.map(Arc::from));
                 return ControlFlow::Continue(());
@@ -262,7 +262,7 @@ impl Walk<'_, '_> {
         }
     }
 
-    /// Takes the cost of an inclusion from what is left, if it is enough.
+    /// Takes the cost of an inclusion from what is left, if enough is left.
     fn spend(&mut self, key: &ObjectKey, field: &str, cost: Budget) -> bool {
         let Err(limit) = self.left.covers(cost) else {
             self.left = self.left.without(cost);
@@ -297,13 +297,13 @@ impl Walk<'_, '_> {
             return error(About::INCLUDED_ROOT, included_root(target));
         }
         if self.path.len() >= MAX_DEPTH {
-            let message = format!("at most {MAX_DEPTH} inclusions within each other are supported");
+            let message = format!("at most {MAX_DEPTH} levels of inclusions are supported");
             return error(About::LIMIT, message);
         }
         Ok((key, links))
     }
 
-    /// Finds the HTTPProxy with the Services of connections.
+    /// Finds the HTTPProxy with the Services for connections.
     fn connections(&mut self, root: &ObjectKey) {
         let mut current = root.clone();
         let mut seen = BTreeSet::from([root.clone()]);
@@ -311,7 +311,7 @@ impl Walk<'_, '_> {
             let links = self.reader.get(self.links, &current);
             let tcp = links.as_ref().and_then(|links| links.tcp.as_ref());
             let (target, field) = match tcp {
-                // The root forwards no connections; that of an included HTTPProxy has been checked below.
+                // The root forwards no connections. An included HTTPProxy without a `tcpproxy` is an error, found below.
                 None if current == *root => break None,
                 None | Some(TcpLink::Invalid) => break Some(None),
                 Some(TcpLink::Own) => break Some(Some(current)),

@@ -1,4 +1,4 @@
-//! JSON Web Tokens: the providers of a host, and what its routes require.
+//! JSON Web Tokens: the providers of a host, and the requirements of its routes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,10 +37,10 @@ const FIELD: &str = "spec.virtualhost.jwtProviders";
 pub(super) struct Providers {
     /// Their names in the HTTPProxy.
     names: Box<[Arc<str>]>,
-    /// The same providers, with names that start with that of the HTTPProxy, since others may share the virtual host. `None`
-    /// if there are none.
+    /// The same providers, with the HTTPProxy's name as a prefix of theirs, since other HTTPProxies may share the virtual
+    /// host. `None` if there are none.
     pub(super) all: Option<Arc<[JwtProvider]>>,
-    /// The one whose tokens routes without a policy require.
+    /// The provider for routes without a policy.
     default: Option<Arc<str>>,
 }
 
@@ -123,7 +123,7 @@ pub(super) fn clusters(proxy: &HTTPProxy) -> Vec<ClusterKey> {
         .collect()
 }
 
-/// Reads the providers of a host. `verifies`: whether its TLS connections end at Envoy, and are not forwarded.
+/// Reads the providers of a host. `verifies`: whether Envoy terminates its TLS connections and doesn't forward them.
 pub(super) fn read(
     reader: &mut Reader<'_>,
     of: (Inputs, Sources),
@@ -137,7 +137,7 @@ pub(super) fn read(
         return Providers::default();
     }
     if !verifies {
-        let message = "needs TLS that ends at Envoy; set spec.virtualhost.tls.secretName, and remove spec.tcpproxy";
+        let message = "needs TLS terminated by Envoy; set spec.virtualhost.tls.secretName, and remove spec.tcpproxy";
         findings.refuse(About::JWT, FIELD, message);
     }
     let (mut names, mut all) = (Vec::new(), Vec::new());
@@ -193,7 +193,7 @@ pub(super) fn read(
     }
     if size > MAX_SIZE {
         let message = format!(
-            "the keys, issuers and audiences have {size} bytes; at most {MAX_SIZE} are allowed"
+            "the keys, issuers and audiences total {size} bytes; at most {MAX_SIZE} are allowed"
         );
         findings.refuse(About::JWT, FIELD, message);
     }
@@ -323,7 +323,7 @@ struct Server<'a> {
 impl<'a> Server<'a> {
     fn of(uri: &'a str) -> Result<Self, &'static str> {
         if !uri.bytes().all(|byte| byte.is_ascii_graphic()) || uri.contains('#') {
-            return Err("it has characters that URIs of servers don't have");
+            return Err("it has characters that are not valid in the URI of a server");
         }
         let (rest, tls) = match (uri.strip_prefix("https://"), uri.strip_prefix("http://")) {
             (Some(rest), _) => (rest, true),

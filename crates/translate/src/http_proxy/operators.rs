@@ -35,7 +35,7 @@ const OPERATORS: [&str; 26] = [
     "UPSTREAM_REMOTE_ADDRESS",
 ];
 
-/// What the references to Sesame's own objects stand for.
+/// The values of references to Sesame's own objects.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Names<'a> {
     pub(super) namespace: &'a str,
@@ -116,7 +116,7 @@ fn push(plain: &mut String, computed: &mut Option<String>, literal: &str) {
     }
 }
 
-/// The text for a reference to Sesame's own objects. The names with `CONTOUR` are those of older configuration.
+/// The text for a reference to Sesame's own objects. The names with `CONTOUR` are for older configurations.
 fn own(reference: &str, names: Names<'_>) -> Option<String> {
     let name = reference
         .strip_prefix("SESAME_")

@@ -18,7 +18,7 @@ const DEFAULT_RETRY: &str = "5xx";
 /// The result that makes `retriableStatusCodes` apply.
 const BY_STATUS: &str = "retriable-status-codes";
 
-/// The time limits of a route; zero stands for none at all.
+/// The time limits of a route; zero means no limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Timeouts {
     pub(super) response: Duration,
@@ -52,7 +52,7 @@ pub(super) fn timeouts(
     }
 }
 
-/// Reads a time limit: zero stands for none at all, `None` for the default.
+/// Reads a time limit: zero means no limit, `None` the default.
 pub(super) fn limit(
     about: About,
     field: &str,
@@ -166,7 +166,7 @@ pub(super) fn slow_start(
         let message = format!("{:?} is not a duration; use one such as 30s", policy.window);
         findings.refuse(About::SLOW_START, &format!("{field}.window"), message);
     }
-    // In thousandths, of which even the smallest number has one.
+    // Becomes a number of thousandths, at least one.
     let aggression: Option<f64> = policy.aggression.parse().ok();
     let aggression = aggression.filter(|number| *number > 0.0 && *number <= 1_000_000.0);
     if aggression.is_none() {

@@ -1,4 +1,4 @@
-//! Redirects, fixed responses, and redirects of backends that Envoy follows.
+//! Redirects, fixed responses, and internal redirects: those of backends that Envoy follows.
 
 use sesame_api::{
     CrossSchemeRedirect, DirectResponsePolicy, InternalRedirectPolicy, RedirectScheme,
@@ -18,7 +18,7 @@ const MAX_BODY: usize = 4_096;
 /// The statuses of redirects.
 const CODES: [u16; 5] = [301, 302, 303, 307, 308];
 
-/// Reads a redirect, and what replaces the prefix of the path.
+/// Reads a redirect, and the replacement for the prefix of the path.
 pub(super) fn redirect(
     field: &str,
     policy: &RequestRedirectPolicy,
@@ -103,7 +103,7 @@ pub(super) fn response(
     }
 }
 
-/// Reads which redirects of backends are followed; `None` for none.
+/// Reads which redirects of backends Envoy follows; `None` if none.
 pub(super) fn internal(
     field: &str,
     policy: Option<&InternalRedirectPolicy>,

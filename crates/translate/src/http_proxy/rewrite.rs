@@ -1,7 +1,7 @@
 //! Replacement of prefixes, in paths and in redirects.
 //!
 //! Envoy replaces the text of the prefix, whatever follows. So that slashes stay right, a route for `/p` has a variant
-//! for `/p/`, and the other way round.
+//! for `/p/`, and vice versa.
 
 use std::collections::BTreeSet;
 
@@ -23,7 +23,7 @@ pub(super) struct Replacements {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Variant {
     pub(super) path: PathMatch,
-    /// What the precedence depends on, if not the path.
+    /// The path that determines the precedence, if not `path`.
     pub(super) ranked_as: Option<PathMatch>,
     pub(super) rewrite: Option<PathRewrite>,
 }

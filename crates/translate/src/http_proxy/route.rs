@@ -33,8 +33,8 @@ pub(super) struct OwnRoute {
     /// Its index in the HTTPProxy.
     pub(super) index: usize,
     pub(super) conditions: Conditions,
-    /// Whether it has other conditions, which are invalid. Then it answers for a route with the valid ones, unless another
-    /// route has the same.
+    /// Whether it also has invalid conditions. Then requests that satisfy the valid ones get 503, unless another route has
+    /// exactly these.
     pub(super) partial: bool,
     /// Whether requests without TLS are served on a host with TLS.
     pub(super) permit_insecure: bool,
@@ -77,7 +77,7 @@ impl Plan {
     }
 }
 
-/// Reads a route; `None` if it is unknown which requests it is for.
+/// Reads a route; `None` if its requests are unknown.
 pub(super) fn read(
     reader: &mut Reader<'_>,
     of: (Inputs, Sources),
@@ -239,7 +239,7 @@ fn forward(
     findings: &mut Findings,
 ) -> Action {
     let clusters = clusters(reader, of.0, proxy, (field, route), findings);
-    // The same reads as for the clusters: their findings are already there.
+    // `clusters` has read these too, and added their findings.
     let scratch = &mut Findings::default();
     let timeouts = policies::timeouts(field, route.timeout_policy.as_deref(), scratch);
     let selection = balancing::of_requests(field, route.load_balancer_policy.as_deref(), scratch);
@@ -282,7 +282,7 @@ fn forward(
                 || response != Changes::default()
                 || !own_cookies.is_empty()
             {
-                let message = "a mirror gets requests as the route changes them; its own policies have no effect";
+                let message = "a mirror gets requests with the route's changes; its own policies have no effect";
                 findings.warn(About::HEADERS, &field, message);
             }
             let share = share(&field, service.weight, findings);
@@ -302,12 +302,12 @@ fn forward(
             request_headers: request.headers,
             response_headers: response.headers,
             host_rewrite: literal(request.host),
-            // A route with hash policies selects endpoints itself.
+            // The route's hash policies take precedence over session persistence.
             session: session.filter(|_| selection.hash.is_empty()),
         });
     }
     if sharing == 0 {
-        let message = "all Services are mirrors; add one that gets the requests themselves";
+        let message = "all Services are mirrors; add one that isn't a mirror";
         findings.refuse(About::SERVICE, &format!("{field}.services"), message);
     }
     if targets.is_empty() {

@@ -26,7 +26,7 @@ use crate::shared::wildcards;
 /// The status of requests for an HTTPProxy that can't be included.
 const DEAD_END: u16 = 502;
 
-/// The largest number of inclusions of an HTTPProxy by a root whose combinations with its routes are checked.
+/// How many inclusions of an HTTPProxy by one root are checked against its routes, at most.
 const MAX_CHECKED: usize = 256;
 
 /// The rules of a root. `https` is the port to which requests without TLS are redirected.
@@ -69,7 +69,7 @@ pub(super) fn rules(
                         out.add(&both, variant, route, index > 0);
                     }
                 }
-                // The error is in the status of the HTTPProxy.
+                // The status of the HTTPProxy reports the error.
                 Err((_, _, misfit)) => {
                     if let Some(rest) = &misfit.rest {
                         out.answer(rest, UNAVAILABLE, route.permit_insecure);
@@ -122,7 +122,7 @@ fn placed(
     }
 }
 
-/// What is wrong with routes together with the inclusions around them.
+/// Findings about routes in combination with the inclusions around them.
 pub(super) fn findings(
     routes: &[OwnRoute],
     root: &ObjectKey,
@@ -182,23 +182,23 @@ struct Rules<'a> {
     https: u16,
     /// The condition of a wildcard host.
     one_label: Option<HeaderMatch>,
-    /// The limits of answers.
+    /// The policy of answers with a status.
     policy: Option<Arc<RoutePolicy>>,
-    /// The limits of routes without their own.
+    /// The policy of routes without their own.
     unchanged: Option<Arc<RoutePolicy>>,
-    /// The same for those that forward requests.
+    /// The same for routes that forward requests.
     forwarded: Option<Arc<RoutePolicy>>,
     /// The limit on the rate of such routes.
     rate: Option<Rate>,
     /// The provider whose tokens such routes require.
     default: Option<Arc<str>>,
     matches: Vec<RankedMatch>,
-    /// Those that others with the same rank precede.
+    /// Those that follow others of the same rank.
     last: Vec<RankedMatch>,
 }
 
 impl Rules<'_> {
-    /// Adds a variant of a route. `later`: a route for exactly its requests precedes it.
+    /// Adds a variant of a route. `later`: it follows others of the same rank.
     fn add(&mut self, both: &Conditions, variant: Variant, route: &OwnRoute, later: bool) {
         let requests = RouteMatch {
             path: variant.path.clone(),
@@ -221,7 +221,7 @@ impl Rules<'_> {
             Action::Redirect(_) | Action::Respond(_) | Action::RespondWith(_) => {}
         }
         let permit_insecure = route.permit_insecure;
-        // The status of the HTTPProxy says which provider doesn't exist.
+        // The status of the HTTPProxy names the missing provider.
         let Ok(jwt) = self.host.jwt.provider(&plan.jwt) else {
             return self.push(rank, requests, None, UNAVAILABLE, permit_insecure, later);
         };
@@ -230,7 +230,7 @@ impl Rules<'_> {
             true => plan.global_rate.or(&self.host.global_rate),
             false => Ok(None),
         };
-        // The statuses say why they can't be enforced.
+        // The statuses report why they can't be enforced.
         let Ok(global) = global else {
             return self.push(rank, requests, None, UNAVAILABLE, permit_insecure, later);
         };
@@ -265,7 +265,7 @@ impl Rules<'_> {
         self.push(rank, requests, route, UNAVAILABLE, permit_insecure, later);
     }
 
-    /// Adds a match that is answered with a status.
+    /// Adds a match whose requests are answered with a status.
     fn answer(&mut self, conditions: &Conditions, status: u16, permit_insecure: bool) {
         let requests = conditions.requests();
         let rank = MatchRank::of(&requests);
@@ -286,7 +286,7 @@ impl Rules<'_> {
         permit_insecure: bool,
         later: bool,
     ) {
-        // The rank doesn't count it.
+        // It doesn't count for the rank.
         requests.headers.extend(self.one_label.clone());
         let redirect = self.host.redirects() && !permit_insecure;
         let without_tls = redirect.then(|| Arc::new(to_https(requests.clone(), self.https)));

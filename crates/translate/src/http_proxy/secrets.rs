@@ -11,7 +11,7 @@ use crate::inputs::Inputs;
 use crate::shared::certificates::CertificateState;
 use crate::shared::delegation;
 
-/// The Secret that `name` or `namespace/name` means in an object of a namespace; `None` if it is neither.
+/// Resolves `name` or `namespace/name` in an object of a namespace to a Secret; `None` if it is neither.
 pub(super) fn named(namespace: &Arc<str>, name: &str) -> Option<CertificateKey> {
     let secret = sesame_api::secret_name(namespace, name)?;
     Some(CertificateKey {
@@ -26,7 +26,7 @@ pub(super) fn object(secret: &CertificateKey) -> ObjectKey {
     ObjectKey::new(Kind::Secret, Arc::clone(namespace), Arc::clone(name))
 }
 
-/// The Secret with this name, if objects of the namespace may use it; otherwise, the findings say why not.
+/// The Secret with this name, if objects of the namespace may use it; otherwise, adds a finding with the reason.
 pub(super) fn permitted(
     reader: &mut Reader<'_>,
     inputs: Inputs,
@@ -42,7 +42,7 @@ pub(super) fn permitted(
     is_delegated(reader, inputs, namespace, (about, field, &secret), findings).then_some(secret)
 }
 
-/// Whether objects of the namespace may use a Secret; otherwise, the findings say why not.
+/// Whether objects of the namespace may use a Secret; if not, adds a finding with the reason.
 pub(super) fn is_delegated(
     reader: &mut Reader<'_>,
     inputs: Inputs,

@@ -1,4 +1,4 @@
-//! Services as backends: their clusters, and what becomes of the requests for those that don't exist.
+//! Services as backends: their clusters, and what happens to requests for missing ones.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use crate::shared::authorities::{self, AuthorityState, Reasons};
 use crate::shared::default_fleet::Sources;
 use crate::shared::services::{Backend, Service};
 
-/// What the clusters of all Services of a route have in common.
+/// The settings that all clusters of a route's Services share.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Common {
     pub(super) balancing: Option<Balancing>,
@@ -54,7 +54,7 @@ pub(super) fn cluster(
             (None, false)
         }
     };
-    // Without a protocol here, the Service's own one decides, and only its TLS is verified.
+    // Without a protocol here, that of the Service applies, and the validation only if it uses TLS.
     let name = NamespacedName::new(Arc::clone(namespace), Arc::clone(&service.name));
     let own_tls = service.protocol.is_none()
         && service.validation.is_some()
@@ -186,7 +186,7 @@ pub(super) fn target(
         Backend::Secured(secured) => {
             Some((Target::Cluster(secured.0.clone()), found.session.clone()))
         }
-        // The status of another object says why.
+        // The status of another object reports why.
         Backend::Refused(_) | Backend::Invalid => Some((Target::Refused, None)),
         Backend::NotFound(message) => {
             findings.error(About::UNRESOLVED, field, message);

@@ -41,12 +41,12 @@ pub(super) fn status(
     })
 }
 
-/// The status of an HTTPProxy of Contour's group whose place Sesame's own has taken.
+/// The status of an HTTPProxy of Contour's group that is superseded by one of Sesame's group.
 pub(super) fn superseded(proxy: &HTTPProxy) -> Arc<HttpProxyStatus> {
     status(proxy, vec![supersession()], false, None)
 }
 
-/// What is wrong with an object of Contour's group whose place Sesame's own has taken.
+/// The error of an object of Contour's group that is superseded by one of Sesame's group.
 pub(super) fn supersession() -> Finding {
     let message = "not in effect: the object of group projectsesame.io with the same name takes precedence; delete one of them";
     Finding::error(About::SUPERSEDED, "spec", message)
@@ -59,7 +59,7 @@ pub(super) fn whole(findings: &[Finding], generation: i64) -> Condition {
         true => ("Valid", "All of it is in effect."),
         false => (
             "Invalid",
-            "A part of it is not in effect; the errors of condition Valid say why.",
+            "Part of it is not in effect; see the errors of condition Valid.",
         ),
     };
     let valid = errors.is_empty();

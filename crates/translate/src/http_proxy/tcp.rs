@@ -104,7 +104,7 @@ pub(super) fn clusters(
         .collect()
 }
 
-/// The same cluster for connections that are already encrypted for it.
+/// The same cluster without TLS, for connections that are already encrypted.
 pub(super) fn without_tls(key: &ClusterKey) -> ClusterKey {
     let mut key = key.clone();
     if key.tls().is_some() {

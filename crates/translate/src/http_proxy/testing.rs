@@ -1,4 +1,4 @@
-//! HTTPProxies from text, and what becomes of them as text.
+//! HTTPProxies from text, and their translation as text.
 
 use std::fmt::Write as _;
 
@@ -13,7 +13,7 @@ use sesame_model::{
 use crate::pipeline::{self, Pipeline};
 use crate::settings::{IngressSettings, Mode, Settings};
 
-/// A value in YAML, indented as the code around it.
+/// A value from YAML, which may be indented like the surrounding code.
 pub(super) fn yaml(text: &str) -> serde_json::Value {
     serde_saphyr::from_str(text).expect("valid YAML")
 }
@@ -124,7 +124,7 @@ impl World {
         self.engine.commit(batch)
     }
 
-    /// Adds or replaces an HTTPProxy in namespace `shop`, or in that before a slash.
+    /// Adds or replaces an HTTPProxy in namespace `shop`, or in the namespace before a slash in its name.
     pub(super) fn proxy(&mut self, name: &str, spec: &str) -> Commit {
         let (namespace, name) = name.split_once('/').unwrap_or(("shop", name));
         self.put_value(serde_json::json!({

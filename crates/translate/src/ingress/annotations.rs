@@ -19,7 +19,7 @@ const TLS_MAX: &str = "projectsesame.io/tls-maximum-protocol-version";
 pub(super) const FORCE_SSL_REDIRECT: &str = "ingress.kubernetes.io/force-ssl-redirect";
 pub(super) const ALLOW_HTTP: &str = "kubernetes.io/ingress.allow-http";
 
-/// What the annotations say about all routes of an Ingress.
+/// The options of all routes of an Ingress.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct RouteOptions {
     /// The limit on the whole request; zero for no limit.
@@ -136,7 +136,7 @@ fn retry(ingress: &Ingress, notices: &mut Notices) -> Option<Retry> {
         Some(Ok(-1)) => return None,
         Some(Ok(number)) if u32::try_from(number).is_ok() => u32::try_from(number).unwrap_or(1),
         Some(_) => {
-            let message = "is not a number of retries, or -1 for none; there is one retry";
+            let message = "expected a number of retries, or -1 for none; one retry applies";
             notices.warning(field(NUM_RETRIES), message);
             1
         }

@@ -127,7 +127,7 @@ fn named(service: Option<&Service>, name: &NamespacedName, port: &str) -> Result
 }
 
 /// The cluster that gets the requests for a backend, with its session persistence. If there is none, requests get 503;
-/// the error says why, unless another object's status does.
+/// the error gives the reason, unless another object's status does.
 pub(super) fn resolve(
     reader: &mut Reader<'_>,
     backends: Table<ClusterKey, RoutedBackend>,

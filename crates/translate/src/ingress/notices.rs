@@ -1,4 +1,4 @@
-//! What is wrong with Ingresses.
+//! Errors and warnings of Ingresses.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

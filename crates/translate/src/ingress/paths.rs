@@ -60,7 +60,9 @@ fn checked(path: &str) -> Result<String, String> {
     }
     let impossible = |c: char| c == '?' || c == '#' || c.is_ascii_control() || c == ' ';
     match path.chars().find(|&c| impossible(c)) {
-        Some(c) => Err(format!("{path:?} contains {c:?}, which no path contains")),
+        Some(c) => Err(format!(
+            "{path:?} contains {c:?}, which is not valid in a path"
+        )),
         None => Ok(path.to_owned()),
     }
 }

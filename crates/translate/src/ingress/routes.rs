@@ -107,7 +107,7 @@ pub(super) fn translate(
     let redirected = annotations::plain_http(ingress) == PlainHttp::Redirected;
     let https = redirected.then(|| reader.get(sources.settings, &()));
     let https = https.flatten().map(|settings| settings.ingress.ports.https);
-    // In the order of places.
+    // In the order of `backends::all`.
     let mut actions = Vec::with_capacity(ours.backends.len());
     for ((place, _), backend) in backends::all(ingress).zip(&ours.backends) {
         let resolved = backends::resolve(reader, sources.backends, place, backend);
@@ -137,7 +137,7 @@ pub(super) fn translate(
     let mut hosts: BTreeMap<Arc<str>, Vec<RankedMatch>> = BTreeMap::new();
     for (index, rule) in ingress.spec.rules.iter().enumerate() {
         let sources = rule.http.iter().flat_map(|http| &http.paths);
-        // Takes the actions of invalid paths too.
+        // Before the host is checked: invalid rules have actions too.
         let sources: Vec<_> = sources.zip(actions.by_ref()).collect();
         let domain = match host(rule.host.as_ref()) {
             Ok(domain) => domain,

@@ -27,7 +27,7 @@ pub(crate) struct IngressTls {
     seniority: Seniority,
     /// The versions of TLS; `None` for the default.
     versions: Option<TlsVersions>,
-    /// Whether it serves requests for all hosts, and so those of all of its hosts with TLS.
+    /// Whether it has rules for all hosts: these also serve all of its hosts with TLS.
     pub(super) any_host: bool,
     /// The certificate of each host. Never empty.
     pub(super) hosts: BTreeMap<Arc<str>, TlsHost>,

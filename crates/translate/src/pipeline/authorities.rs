@@ -45,7 +45,7 @@ pub(super) fn states(
     })
 }
 
-/// Declares the lists of revoked certificates in these Secrets.
+/// Declares the CRLs in these Secrets.
 pub(super) fn revocations(
     b: &mut Builder,
     inputs: &Inputs,
@@ -63,7 +63,7 @@ pub(super) fn revocations(
     )
 }
 
-/// Declares the keys of JSON Web Tokens in these entries of Secrets.
+/// Declares the JWKS in these entries of Secrets.
 pub(super) fn jwks(
     b: &mut Builder,
     inputs: &Inputs,

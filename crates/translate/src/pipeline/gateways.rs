@@ -326,7 +326,7 @@ pub(super) fn statuses(
         let status = gateway_status::status(reader, &sources, key, &gateway);
         Some(ObjectStatus::Gateway(Arc::new(status)))
     });
-    // A row of its own, so that a count in the Gateway's status doesn't rerun its sets.
+    // A separate row, so that a new count in the Gateway's status doesn't rerun the statuses of its sets.
     let parents = b.derive(
         "listener_set parent status",
         sets,

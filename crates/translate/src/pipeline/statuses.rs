@@ -17,7 +17,7 @@ use crate::shared::connections::{ChainKey, ServedChain};
 use crate::shared::hosts::Attachments;
 use crate::shared::services::RoutedBackend;
 
-/// What the statuses depend on.
+/// The tables that statuses depend on.
 #[derive(Clone, Copy)]
 pub(super) struct Sources {
     /// HTTPRoutes, GRPCRoutes, TLSRoutes, TCPRoutes and UDPRoutes.

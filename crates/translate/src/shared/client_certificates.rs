@@ -1,7 +1,7 @@
 //! The certificate that a fleet presents to backends with a TLS policy.
 //!
-//! The rules and connections of an object are the same for all fleets. The certificate is added where they are
-//! added to a fleet: in a virtual host, and in the chains of a port. So only the hosts and ports with such backends depend on it.
+//! An object's rules and connections are the same for all fleets. The certificate is added where they become part of a
+//! fleet: in a virtual host, and in the chains of a port. So only hosts and ports with such backends depend on it.
 
 use std::sync::Arc;
 
@@ -13,12 +13,12 @@ use sesame_model::{
 /// The client certificates of fleets that must present one.
 pub(crate) type ClientCertificates = Table<FleetId, ClientCertificate>;
 
-/// What a fleet presents.
+/// The client certificate that a fleet presents.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum ClientCertificate {
     /// This certificate.
     Valid(CertificateKey),
-    /// There is no valid one: the fleet must not connect to backends with a TLS policy.
+    /// No valid certificate: the fleet must not connect to backends with a TLS policy.
     Invalid,
 }
 
@@ -40,7 +40,7 @@ impl ClientCertificate {
         }
     }
 
-    /// The check as the fleet does it; `None` if it must not connect to the service.
+    /// The check with the fleet's certificate; `None` if the fleet must not connect to the service.
     pub(crate) fn auth(&self, auth: &Arc<ExternalAuth>) -> Option<Arc<ExternalAuth>> {
         let cluster = self.cluster(&auth.cluster)?;
         Some(Arc::new(ExternalAuth {
@@ -71,7 +71,7 @@ impl ClientCertificate {
     }
 }
 
-/// The routes as the fleet serves them.
+/// The routes with the fleet's certificate.
 pub(crate) fn of_routes(
     reader: &mut Reader<'_>,
     certificates: ClientCertificates,
@@ -90,7 +90,7 @@ pub(crate) fn of_routes(
     routes
 }
 
-/// The checks as the fleet does them; `None` if it must not connect to one of the services.
+/// The checks with the fleet's certificate; `None` if the fleet must not connect to one of the services.
 pub(crate) fn of_checks(
     reader: &mut Reader<'_>,
     certificates: ClientCertificates,
@@ -104,7 +104,7 @@ pub(crate) fn of_checks(
     }
 }
 
-/// A target as the fleet connects to it.
+/// A target with the fleet's certificate.
 pub(crate) fn of_target(
     reader: &mut Reader<'_>,
     certificates: ClientCertificates,
@@ -118,7 +118,7 @@ pub(crate) fn of_target(
     target
 }
 
-/// The targets of connections as the fleet serves them.
+/// The targets of connections with the fleet's certificate.
 pub(crate) fn of_targets(
     reader: &mut Reader<'_>,
     certificates: ClientCertificates,

@@ -1,6 +1,6 @@
 //! Connections and datagrams that Sesame forwards without reading them: the route for each listener and server name.
 //!
-//! Unlike the routes of a virtual host, those of a chain have no matches: the first in order of precedence gets all its
+//! Unlike the routes of a virtual host, those of a chain have no matches: the first one in order of precedence gets all
 //! connections (TLSRouteSpec.hostnames, TCPRouteSpec, UDPRouteSpec).
 
 use std::sync::Arc;
@@ -28,7 +28,7 @@ pub struct ChainKey {
 /// The backends of an object that routes connections.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Backends {
-    /// The order among objects for the same connections.
+    /// The order among objects that get the same connections.
     pub seniority: Seniority,
     /// Never empty.
     pub targets: Vec<WeightedBackend>,
@@ -64,8 +64,8 @@ impl ServedChain {
     }
 }
 
-/// Whether connections for these backends have a destination: they have one backend, without TLS settings. A destination
-/// is changed in place, so if Envoy rejected the settings, it would continue to send plain text.
+/// Whether connections for these backends have a destination: they do if there is one backend, without TLS settings. A
+/// destination is changed in place, so if Envoy rejected the settings, it would continue to send plain text.
 pub(crate) fn has_destination(targets: &[WeightedBackend]) -> bool {
     let plain = |backend: &WeightedBackend| {
         let cluster = backend.target.cluster();

@@ -1,8 +1,8 @@
 //! The fleet and the listeners of objects without a Gateway: Ingresses and HTTPProxies.
 //!
-//! In: what each source of such objects contributes. Out: the same in the tables that all sources share. All these objects
-//! share one HTTP listener; each host with TLS is a listener of the object that owns it. The fleet exists while an object
-//! uses it.
+//! In: each source's listeners, rules and hosts. Out: the same, in the tables that all sources share. All these objects
+//! share one HTTP listener; each host with TLS is a listener of the object that owns it. The fleet exists while an
+//! object uses it.
 
 use std::sync::Arc;
 
@@ -27,12 +27,12 @@ use crate::shared::ports::Terminations;
 use crate::shared::revocations::RevocationState;
 use crate::shared::services::RoutedBackend;
 
-/// What a source contributes, by object.
+/// The contribution of a source, by object.
 #[derive(Clone, Copy)]
 pub(crate) struct Contribution {
     /// The listeners of hosts with TLS, from [`tls_listener`]. At most one object has a listener for a host.
     pub(crate) points: Table<ObjectKey, AttachPoints>,
-    /// How these terminate TLS.
+    /// How these listeners terminate TLS.
     pub(crate) terminations: Table<ObjectKey, Terminations>,
     /// Rules.
     pub(crate) rules: Table<ObjectKey, RouteRules>,
@@ -58,22 +58,22 @@ pub(crate) struct Sources {
     pub(crate) certificates: Table<CertificateKey, CertificateState>,
     /// Objects with CA certificates that objects refer to.
     pub(crate) authorities: Table<ObjectKey, AuthorityState>,
-    /// Lists of revoked certificates that objects refer to.
+    /// CRLs that objects refer to.
     pub(crate) revocations: Table<CertificateKey, RevocationState>,
-    /// Keys of JSON Web Tokens that objects refer to.
+    /// JWKS that objects refer to.
     pub(crate) jwks: Table<JwksEntry, JwksState>,
     /// ExtensionServices.
     pub(crate) extensions: Table<ObjectKey, ExtensionState>,
 }
 
-/// What all sources contribute.
+/// The contributions of all sources.
 #[derive(Clone, Copy)]
 pub(crate) struct DefaultFleet {
     /// All listeners.
     pub(crate) points: Table<ObjectKey, AttachPoints>,
     /// The fleet, by the owner of its HTTP listener.
     pub(crate) requests: Table<ObjectKey, (FleetId, FleetRequest)>,
-    /// The ports that Gateways use for other protocols, as a sentence.
+    /// A message about ports that Gateways use for another protocol.
     pub(crate) conflicts: Table<FleetId, String>,
 }
 
@@ -112,7 +112,7 @@ pub(crate) fn http_listener(b: &mut Builder, inputs: &Inputs) -> Table<(), Liste
 }
 
 /// The listener of a host with TLS: `Protocol::Https` to terminate TLS and serve requests, `Protocol::Tls` to forward
-/// connections, with `passthrough` without terminating TLS.
+/// connections (without terminating TLS, if `passthrough`).
 pub(crate) fn tls_listener(
     settings: &Settings,
     owner: &ObjectKey,
@@ -139,7 +139,7 @@ pub(crate) fn tls_listener(
     )
 }
 
-/// The listener of TLS connections that name no host or an unknown one. It belongs to the Secret with its certificate.
+/// The listener for TLS connections without SNI or with an unknown one. Its owner is the Secret with its certificate.
 pub(crate) fn fallback_listener(settings: &Settings, secret: &ObjectKey) -> ListenerPoint {
     debug_assert_eq!(secret.kind, Kind::Secret);
     tls_listener(
@@ -151,7 +151,7 @@ pub(crate) fn fallback_listener(settings: &Settings, secret: &ObjectKey) -> List
     )
 }
 
-/// Whether a listener is that of [`fallback_listener`].
+/// Whether a listener is a [`fallback_listener`].
 pub(crate) fn is_fallback(point: &ListenerPoint) -> bool {
     point.listener.id.owner.kind == Kind::Secret
 }
@@ -184,8 +184,8 @@ fn point(
     }
 }
 
-/// Declares the addresses of the default fleet, for statuses. These read one row instead of the fleet's state, most of
-/// which doesn't affect them.
+/// Declares the addresses of the default fleet, for statuses. They read this one row instead of the fleet's state, most
+/// of which doesn't affect them.
 pub(crate) fn addresses(b: &mut Builder, inputs: &Inputs) -> Table<(), LoadBalancerStatus> {
     let inputs = *inputs;
     b.derive("default addresses", inputs.settings, move |reader, ()| {
@@ -294,7 +294,7 @@ pub(crate) fn stages<const N: usize>(
                 if let Some(gateway) = conflicts(reader, gateway_ports, &key, protocol).first() {
                     messages.push(format!(
                         "port {port} of Ingresses and HTTPProxies is not served: {} {} uses it for another protocol; \
-                         change that listener's port",
+                         change its listener's port",
                         gateway.kind,
                         gateway.namespaced_name()
                     ));
@@ -326,8 +326,8 @@ fn conflicts(
     conflicting.map(|(owner, _)| owner).collect()
 }
 
-/// Declares the fleets. Where several objects ask for a fleet, it has the ports of all, and is otherwise as Gateways
-/// ask for it.
+/// Declares the fleets. If several objects request the same fleet, it has the ports of all requests; for all else, a
+/// Gateway's request takes precedence.
 pub(crate) fn fleets(
     b: &mut Builder,
     gateways: Table<ObjectKey, (FleetId, FleetRequest)>,
@@ -338,7 +338,7 @@ pub(crate) fn fleets(
         vec![fleet.clone()]
     });
     b.derive("fleet", by_fleet, move |reader, fleet: &FleetId| {
-        // Owners are in the order of kinds, so Gateways come first.
+        // Owners are sorted by kind, so Gateways come first.
         let requests = reader.by(by_fleet, fleet);
         let mut requests = requests.iter().map(|(_, request)| &request.1);
         let mut merged = requests.next()?.clone();

@@ -1,19 +1,18 @@
-//! Durations of Ingresses and HTTPProxies: the sum of any number of decimal numbers with units, as Go writes them, or
-//! `infinity`.
+//! Durations of Ingresses and HTTPProxies: in Go's syntax (a sum of decimal numbers with units), or `infinity`.
 
 use std::time::Duration;
 
-/// The description of valid texts.
+/// Describes valid durations in error messages.
 pub(crate) const EXPECTED: &str = "use a duration such as 30s or 1m30s, or infinity";
 
 /// A time limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Limit {
-    /// None of its own: empty, or zero.
+    /// Empty or zero: the default applies.
     Default,
-    /// Not even the default.
+    /// No limit, not even the default.
     Infinite,
-    /// This one.
+    /// This limit.
     After(Duration),
 }
 
@@ -29,8 +28,8 @@ pub(crate) fn read_limit(text: &str) -> Option<Limit> {
     }
 }
 
-/// Reads a duration; `None` if the text is invalid, negative, or longer than Envoy accepts. A shorter one than a millisecond
-/// is rounded up: Envoy rounds most durations down, and zero would stand for no limit.
+/// Reads a duration; `None` if the text is invalid, negative, or longer than Envoy accepts. A duration below a
+/// millisecond is rounded up: Envoy rounds most durations down, and zero would mean no limit.
 pub(crate) fn read(text: &str) -> Option<Duration> {
     /// In nanoseconds: Envoy's durations have at most 315,576,000,000 seconds.
     const MAX: u128 = 315_576_000_000 * 1_000_000_000;
@@ -74,7 +73,7 @@ fn nanos_of(unit: &str) -> Option<u128> {
 
 /// A decimal number times a unit, rounded down.
 fn product(number: &str, unit: u128) -> Option<u128> {
-    /// More digits of a fraction are less than a nanosecond.
+    /// Further digits of a fraction are below a nanosecond.
     const DIGITS: usize = 13;
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
     if (whole.is_empty() && fraction.is_empty()) || fraction.contains('.') {

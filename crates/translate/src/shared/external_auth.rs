@@ -1,21 +1,21 @@
-//! What external authorization by all configuration sources has in common.
+//! External authorization, shared by all configuration sources.
 
 use std::time::Duration;
 
 use sesame_model::{AuthProtocol, TextMatch, TextPosition};
 
-/// The timeout of a check without its own.
+/// The default timeout of a check.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The maximum body for a service, in bytes: an Envoy, which several users may share, holds it in memory.
 pub(crate) const MAX_BODY: u32 = 8 << 20;
 
-/// What is wrong with a path that is put before others.
+/// The error for an invalid path prefix.
 pub(crate) const PATH_PREFIX: &str =
     "a path cannot contain a query, a fragment, spaces or control characters";
 
 /// A path with a leading slash, and without a trailing one: the request's path starts with a slash. `None` if it is
-/// invalid, for the reason [`PATH_PREFIX`].
+/// invalid; the message is [`PATH_PREFIX`].
 pub(crate) fn path_prefix(path: &str) -> Option<String> {
     let outside = |byte: u8| !byte.is_ascii_graphic() || matches!(byte, b'?' | b'#');
     if path.bytes().any(outside) {
@@ -28,7 +28,7 @@ pub(crate) fn path_prefix(path: &str) -> Option<String> {
     })
 }
 
-/// Names of headers, which have no case.
+/// Header names, which are case-insensitive.
 pub(crate) fn names(text: &str, position: TextPosition) -> TextMatch {
     TextMatch {
         text: text.to_owned(),
@@ -37,7 +37,7 @@ pub(crate) fn names(text: &str, position: TextPosition) -> TextMatch {
     }
 }
 
-/// The headers that only the service may set: those copied from its response that it doesn't get. Otherwise, a client's
+/// The headers that only the service may set: those copied from its response but not sent to it. Otherwise, a client's
 /// value would reach the backend if the service sets none. Patterns can't be removed.
 pub(crate) fn exclusive(protocol: &AuthProtocol) -> impl Iterator<Item = &String> {
     let (copied, seen) = match protocol {

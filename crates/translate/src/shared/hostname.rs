@@ -71,8 +71,8 @@ pub fn widening(domain: &str) -> impl Iterator<Item = String> + '_ {
         .chain(std::iter::once(ANY.to_owned()))
 }
 
-/// Why a name isn't that of an external host, if it isn't: `localhost` is where Envoy itself listens, and addresses may be
-/// those of anything, in any form that a resolver understands. No top-level domain begins with a digit.
+/// Why a name can't be that of an external host, if it can't: Envoy itself listens on `localhost`, and an IP address,
+/// in any notation that a resolver accepts, may be anything's. No top-level domain begins with a digit.
 pub(crate) fn not_external(hostname: &str) -> Option<&'static str> {
     match hostname.rsplit('.').next().unwrap_or_default() {
         "localhost" => Some("is the host that Envoy runs on"),

@@ -1,7 +1,7 @@
 //! Keys that verify JSON Web Tokens (JWKS, RFC 7517), validated so that Envoy accepts all valid ones.
 //!
-//! Envoy ignores keys that it can't use, and rejects a set without any other. So the set that it gets has only those that it
-//! can use, and only their public parameters.
+//! Envoy ignores unusable keys, and rejects a set that has no usable key. So it gets only usable keys, with only their
+//! public parameters.
 
 use std::sync::Arc;
 

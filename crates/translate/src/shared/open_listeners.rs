@@ -1,5 +1,5 @@
-//! Listeners of Gateways and ListenerSets that name HTTPProxy or Ingress in `allowedRoutes.kinds`: these objects have no
-//! parentRefs, so all in the permitted namespaces attach, in addition to the default fleet.
+//! Listeners of Gateways and ListenerSets that name HTTPProxy or Ingress in `allowedRoutes.kinds`: these objects have
+//! no parentRefs, so all of them in permitted namespaces attach, in addition to the default fleet.
 //!
 //! In: listeners. Out: the hosts that an object has there.
 

@@ -57,7 +57,7 @@ pub(crate) fn stages(
     })
 }
 
-/// What gets no requests of an object, each as a sentence. Sorted.
+/// An object's matches that get no requests, each as a sentence. Sorted.
 pub(crate) fn messages(
     reader: &mut Reader<'_>,
     by_loser: ByLoser,
@@ -97,7 +97,7 @@ fn of_host(reader: &mut Reader<'_>, sources: Sources, key: &VirtualHostKey) -> O
     if objects.len() < 2 {
         return None;
     }
-    // A wider hostname, or a default backend, gives way by design.
+    // A wider hostname or a default backend gives way by design.
     let mut first: HashMap<(&str, bool, RouteMatch), ObjectKey> = HashMap::new();
     let mut overlaps = Vec::new();
     for (object, entry) in hosts::in_order(&objects) {

@@ -49,7 +49,7 @@ impl Selection {
         })
     }
 
-    /// Whether this UID is that of its XBackend.
+    /// Whether its XBackend has this UID.
     pub(crate) fn is_of(&self, owner_uid: &str) -> bool {
         *self.owner_uid == *owner_uid
     }

@@ -28,7 +28,7 @@ pub(crate) struct Sources {
     pub(crate) terminations: Table<ObjectKey, Terminations>,
     /// Forwarded connections by listener.
     pub(crate) chains: Index<ChainKey, ServedChain, ListenerId>,
-    /// Those for which [`may_need_chain`] is true.
+    /// The connections for which [`may_need_chain`] is true.
     pub(crate) own_chains: Index<ChainKey, ServedChain, ListenerId>,
     /// The client certificates of fleets.
     pub(crate) client_certificates: ClientCertificates,
@@ -41,7 +41,7 @@ pub(crate) struct Sources {
 pub(crate) enum Bind<'a> {
     /// The addresses of its fleet, except for unavailable ports.
     Fleet(&'a FleetState),
-    /// All addresses. Later changes to the fleet's state close no listener.
+    /// All addresses, so that changes to the fleet's state never close a listener.
     Everywhere {
         /// Whether this includes IPv6.
         ipv6: bool,
@@ -98,8 +98,8 @@ fn chains(reader: &mut Reader<'_>, sources: Sources, on_port: &[&ListenerPoint])
         }
     }
     chains.sort_by(|a, b| a.server_name().cmp(&b.server_name()));
-    // Plain listeners share a route table, and therefore a chain. Of TLS listeners with the same hostname, the first
-    // owner's wins: owners are in the order of their sources' precedence.
+    // Plain listeners share a route table, and therefore a chain. Among TLS listeners with the same hostname, the first
+    // owner's wins: owners are sorted by the precedence of their sources.
     chains.dedup_by(|later, first| {
         let both_tls = later.tls.is_some() && first.tls.is_some();
         later == first || (both_tls && later.server_name() == first.server_name())
@@ -107,8 +107,8 @@ fn chains(reader: &mut Reader<'_>, sources: Sources, on_port: &[&ListenerPoint])
     chains
 }
 
-/// Whether connections to a listener may have a chain of their own even if its other routes are exact: those of a
-/// server name with a wildcard, and those without a destination.
+/// Whether a server name may need its own chain even if the listener's other routes are exact: true if it has a
+/// wildcard, or if its connections have no destination.
 pub(crate) fn may_need_chain(key: &ChainKey, chain: &ServedChain) -> bool {
     key.domain.starts_with('*') || !chain.has_destination()
 }
@@ -132,7 +132,7 @@ fn forwarding(
         .filter(|domain| domain.starts_with('*') && !isolated(domain))
         .collect();
     if !wide.is_empty() {
-        // Envoy prefers the chain of a wildcard to a lookup by server name.
+        // Envoy prefers a wildcard's chain to a lookup by server name.
         served = reader.by(sources.chains, id);
     }
     let mode = match point.passthrough {

@@ -51,7 +51,7 @@ impl MatchRank {
         }
     }
 
-    /// The rank of a default backend, which gets the requests that nothing else matches.
+    /// The rank of a default backend, which gets all requests that match nothing else.
     pub fn of_default() -> Self {
         Self {
             path: PathRank::Default,
@@ -61,7 +61,7 @@ impl MatchRank {
         }
     }
 
-    /// Whether it is that of a default backend.
+    /// Whether this is the rank of a default backend.
     pub fn is_default(&self) -> bool {
         self.path == PathRank::Default
     }
@@ -104,7 +104,7 @@ pub struct Seniority {
 }
 
 impl Seniority {
-    /// That of an object from a source.
+    /// The seniority of an object from a source.
     pub fn of(source: Source, meta: &Meta) -> Self {
         Self {
             source,

@@ -1,4 +1,4 @@
-//! Regular expressions. Accepts only patterns that Envoy's engine (RE2) accepts, so that Envoy rejects none of them.
+//! Regular expressions. Accepts only patterns that Envoy's engine (RE2) accepts, so that Envoy never rejects one.
 //!
 //! Envoy runs RE2 on bytes, and a non-ASCII character is several bytes. As a literal it matches itself, but in a
 //! class or with a repetition it would have another meaning, so it is rejected there.
@@ -29,7 +29,7 @@ pub struct Pattern {
     cost: u64,
     /// Whether it starts with `^`.
     at_start: bool,
-    /// Whether there are other assertions of the start.
+    /// Whether it has other start anchors.
     inside: bool,
 }
 
@@ -54,21 +54,18 @@ impl Pattern {
         &self.text
     }
 
-    /// The pattern after a literal text. Doesn't parse it again.
+    /// The pattern with a literal prefix. Doesn't parse the pattern again.
     ///
     /// # Errors
-    /// Why there is none, as a clause to follow "the regular expression".
+    /// Why the prefix isn't possible, as a clause to follow "the regular expression".
     pub fn after(&self, literal: &str) -> Result<Self, String> {
         if literal.is_empty() {
             return Ok(self.clone());
         }
         if self.inside {
-            return Err(
-                "has ^ or \\A elsewhere than at its start, which can't match after the prefix"
-                    .into(),
-            );
+            return Err("has ^ or \\A after its start, which can't match after the prefix".into());
         }
-        // The group keeps alternatives after the literal.
+        // The group keeps all alternatives after the literal.
         let text = format!(
             "{}(?:{})",
             regex_syntax::escape(literal),
@@ -119,7 +116,7 @@ fn parse(pattern: &str) -> Result<(Ast, u64), String> {
     Ok((ast, cost))
 }
 
-/// Whether the first part is an assertion of the start. The recursion is bounded by the parser's nest limit.
+/// Whether the first part of the pattern is `^`. The recursion is bounded by the parser's nest limit.
 fn starts_with_assertion(ast: &Ast) -> bool {
     match ast {
         Ast::Assertion(assertion) => assertion.kind == ast::AssertionKind::StartLine,
@@ -131,7 +128,7 @@ fn starts_with_assertion(ast: &Ast) -> bool {
     }
 }
 
-/// The number of assertions of the start. The recursion is bounded by the parser's nest limit.
+/// The number of start anchors. The recursion is bounded by the parser's nest limit.
 fn starts(ast: &Ast) -> u64 {
     match ast {
         Ast::Assertion(assertion) => u64::from(matches!(

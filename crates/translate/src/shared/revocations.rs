@@ -1,4 +1,4 @@
-//! Lists of revoked certificates (CRLs) in Secrets, validated so that Envoy accepts all valid ones.
+//! Certificate revocation lists (CRLs) in Secrets, validated so that Envoy accepts all valid ones.
 
 use std::sync::Arc;
 
@@ -9,16 +9,16 @@ use x509_parser::revocation_list::CertificateRevocationList;
 
 use crate::shared::certificates::{SecretData, pem};
 
-/// The key of the lists in a Secret.
+/// The key of the CRLs in a Secret.
 pub(crate) const REVOKED: &str = "crl.pem";
 
-/// The maximum number of lists in one Secret.
+/// The maximum number of CRLs in one Secret.
 const MAX_LISTS: usize = 100;
 
-/// The lists in a Secret, as PEM, or why it has none: a clause to follow "Secret ns/name".
+/// The CRLs in a Secret, as PEM, or why it has none: a clause to follow "Secret ns/name".
 pub(crate) type RevocationState = Result<Arc<[u8]>, String>;
 
-/// Reads the lists in a Secret; `None` if it doesn't exist.
+/// Reads the CRLs in a Secret; `None` if it doesn't exist.
 pub(crate) fn read(secret: Option<&SecretData>) -> RevocationState {
     let secret = secret.ok_or("does not exist")?;
     let text = secret.data.get(REVOKED).filter(|text| !text.is_empty());
@@ -29,17 +29,15 @@ pub(crate) fn read(secret: Option<&SecretData>) -> RevocationState {
             .collect::<Result<_, _>>()
             .map_err(|error| format!("has invalid PEM in {REVOKED}: {error}"))?;
     if lists.is_empty() {
-        return Err(format!(
-            "has no PEM list of revoked certificates in {REVOKED}"
-        ));
+        return Err(format!("has no PEM CRL in {REVOKED}"));
     }
     if lists.len() > MAX_LISTS {
-        return Err(format!("has more than {MAX_LISTS} lists in {REVOKED}"));
+        return Err(format!("has more than {MAX_LISTS} CRLs in {REVOKED}"));
     }
     for (position, der) in lists.iter().enumerate() {
         if !is_valid(der) {
             return Err(format!(
-                "has an invalid list of revoked certificates in {REVOKED}, at position {}",
+                "has an invalid CRL in {REVOKED}, at position {}",
                 position + 1
             ));
         }
@@ -48,7 +46,7 @@ pub(crate) fn read(secret: Option<&SecretData>) -> RevocationState {
     Ok(lists.collect::<String>().into_bytes().into())
 }
 
-/// Whether Envoy's TLS library accepts a list: it parses extensions, which only version 2 may have.
+/// Whether Envoy's TLS library accepts a CRL: it parses extensions, which only version 2 may have.
 fn is_valid(der: &[u8]) -> bool {
     let Ok((rest, list)) = CertificateRevocationList::from_der(der) else {
         return false;
@@ -116,11 +114,11 @@ mod tests {
         let reason = |text: &str| state(text).expect_err("an error");
         assert_eq!(read(None).expect_err("an error"), "does not exist");
         assert_eq!(reason(""), "has no data in crl.pem");
-        assert!(reason("junk").starts_with("has no PEM list"));
+        assert!(reason("junk").starts_with("has no PEM CRL"));
         let valid = list(1);
         assert!(reason(&valid[..valid.len() / 2]).contains("crl.pem"));
         let other = "-----BEGIN X509 CRL-----\nAAAA\n-----END X509 CRL-----\n";
-        let expected = "has an invalid list of revoked certificates in crl.pem, at position 2";
+        let expected = "has an invalid CRL in crl.pem, at position 2";
         assert_eq!(reason(&format!("{valid}{other}")), expected);
         assert!(reason(&valid.repeat(101)).starts_with("has more than 100"));
     }

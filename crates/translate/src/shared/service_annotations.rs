@@ -1,4 +1,4 @@
-//! Annotations of Services about connections to them, which apply to the clusters of all sources.
+//! Annotations of Services with settings for connections to them, which apply to the clusters of all sources.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ const MAX_REQUESTS: &str = "projectsesame.io/max-requests";
 const MAX_RETRIES: &str = "projectsesame.io/max-retries";
 const PER_HOST_MAX_CONNECTIONS: &str = "projectsesame.io/per-host-max-connections";
 
-/// Each lists names and numbers of ports. A port in several lists has the first protocol.
+/// Each lists names and numbers of ports. A port in several lists gets the first protocol.
 const UPSTREAM_PROTOCOLS: [(&str, UpstreamProtocol); 3] = [
     (
         "projectsesame.io/upstream-protocol.h2",
@@ -32,7 +32,7 @@ const UPSTREAM_PROTOCOLS: [(&str, UpstreamProtocol); 3] = [
     ),
 ];
 
-/// What the annotations of a Service say.
+/// The settings in a Service's annotations.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServiceAnnotations {
     /// Bounds on connections and requests, if any.
@@ -111,7 +111,7 @@ impl ServiceAnnotations {
 
     /// The protocol of a port, and whether it runs over TLS.
     pub(super) fn protocol(&self, name: &str, number: u16) -> Option<(Protocol, bool)> {
-        // No entry is empty, so ports without a name have none by name.
+        // Entries are never empty, so an unnamed port is found only by number.
         let by_name = self.protocols.get(name);
         let by_number = self.protocols.get(&*number.to_string());
         Some(match by_name.into_iter().chain(by_number).min()? {

@@ -34,7 +34,7 @@ pub struct Service {
     pub ports: Box<[ServicePort]>,
     /// Set if an XBackend owns it.
     pub selection: Option<Box<Selection>>,
-    /// What its annotations say about connections to it.
+    /// The connection settings in its annotations.
     pub annotations: Option<Box<ServiceAnnotations>>,
 }
 
@@ -221,7 +221,7 @@ fn read_endpoint(endpoint: &discovery::Endpoint, family: Family) -> Option<Slice
     Some(SliceEndpoint { address, state })
 }
 
-/// A backend, and what routes to it have in common.
+/// A backend, and the settings that all routes to it share.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RoutedBackend {
     /// The backend.
@@ -235,12 +235,12 @@ pub struct RoutedBackend {
 pub enum Backend {
     /// A valid target without TLS settings in a policy or XBackend.
     Serves(Cluster),
-    /// A valid target with such settings: its cluster has a key of its own.
+    /// A valid target with such settings: its cluster has its own key.
     Secured(Box<(ClusterKey, Cluster)>),
-    /// A Service that must not be connected to, since its TLS policy is invalid. Connections that are already encrypted
-    /// for it use this cluster.
+    /// A Service with an invalid TLS policy: Envoy must not connect to it, except for TLS passthrough, which uses this
+    /// cluster.
     Refused(Cluster),
-    /// An invalid XBackend; its status says why.
+    /// An invalid XBackend; its status has the reason.
     Invalid,
     /// The Service, port or XBackend doesn't exist; the message says which.
     NotFound(String),
@@ -249,8 +249,8 @@ pub enum Backend {
 }
 
 impl Backend {
-    /// The clusters to reach it, given the key without TLS settings. TLS connections that a listener passes through
-    /// always use the latter. `presenting` returns the keys of a cluster with the client certificates in use.
+    /// The clusters to reach it, given the key without TLS settings, which TLS passthrough always uses. `presenting`
+    /// returns the keys of a cluster with the client certificates in use.
     pub fn clusters(
         &self,
         key: &ClusterKey,
@@ -430,7 +430,7 @@ pub(crate) fn extension(
     }
 }
 
-/// A backend with TLS settings of a route: it is refused if its certificate can't be verified.
+/// A backend with a route's TLS settings; refused if its certificate can't be verified.
 pub(crate) fn verifiable(
     reader: &mut Reader<'_>,
     authorities: Table<ObjectKey, AuthorityState>,

@@ -1,4 +1,4 @@
-//! ListenerSets with more listeners than fit into a golden.
+//! ListenerSets with too many listeners for a golden.
 
 use serde_json::{Value, json};
 use sesame_api::{Kind, ObjectStatus};
@@ -52,7 +52,7 @@ fn a_listener_without_a_free_port_is_not_served_and_its_set_says_so() {
         (&*accepted.reason, &*accepted.message),
         (
             "ListenersNotValid",
-            "spec.listeners[0].port: Gateway ns/web has no free port from 20000 to 29999 to assign; set a port; invalid \
+            "spec.listeners[0].port: Gateway ns/web has no free port from 20000 to 29999; set a port; invalid \
              listeners: unset; valid listeners: set"
         )
     );
@@ -62,7 +62,7 @@ fn a_listener_without_a_free_port_is_not_served_and_its_set_says_so() {
     // One for each listener of the sets, and those of the Gateway and of the listener with a port.
     assert_eq!(rig.binds().len(), PORTS.len() + 2);
 
-    // A port that becomes free is assigned.
+    // A freed port is assigned.
     rig.remove(Kind::ListenerSet, "ns", "from-20000");
     let status = late(&rig);
     assert_eq!(said(&status.conditions, "Accepted"), "Accepted/Accepted");

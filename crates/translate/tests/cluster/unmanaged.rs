@@ -190,7 +190,7 @@ fn a_gateway_chosen_by_name_is_served_regardless_of_age() {
         gateway("other", "old", 1),
     ]);
     assert_eq!(served(&rig), None);
-    let elsewhere = "not Accepted/NotServed: the unmanaged fleet serves only Gateway ns/mine, which the settings of Sesame name";
+    let elsewhere = "not Accepted/NotServed: the unmanaged fleet serves only Gateway ns/mine, selected in Sesame's settings";
     assert_eq!(accepted(&rig, "other"), elsewhere);
     rig.put([gateway("mine", "young", 9)]);
     assert_eq!(served(&rig).as_deref(), Some("mine"));

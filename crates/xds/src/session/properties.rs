@@ -332,7 +332,7 @@ fn run(
             .find(|status| status.stream == client.id);
         prop_assert_eq!(status.unwrap().acked_revision, Some(world.revision));
     }
-    // Nothing is left to do.
+    // Converged.
     for client in &mut clients {
         client.take_log();
         client.settle(&mut fleet);
@@ -348,7 +348,7 @@ fn run(
         let sent = client.log.iter().any(|line| line.contains('+'));
         prop_assert!(
             bad || !sent,
-            "a reconnecting client is sent what it has: {:#?}",
+            "a reconnecting client is sent resources that it has: {:#?}",
             client.log
         );
     }

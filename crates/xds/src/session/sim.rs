@@ -84,7 +84,7 @@ pub(super) struct Client {
     /// Number of resources sent although the client had that version.
     pub(super) repeated: usize,
     limits: Limits,
-    /// Whether this is not the client's first stream.
+    /// Whether the client has reconnected.
     reconnected: bool,
 }
 

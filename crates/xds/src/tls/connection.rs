@@ -30,9 +30,9 @@ pub struct Peer {
 
 /// A connection. It ends when the client's certificate expires.
 ///
-/// Certificates are not revoked, so a connection that outlived its certificate would trust a leaked key forever. By
-/// then Envoy has had a renewed certificate for days; it reconnects immediately and is sent only what has changed. The
-/// whole connection ends, not just the stream, since another stream on it would use the same certificate.
+/// Certificates are not revoked, so a connection that outlived its certificate would trust a leaked key forever. Envoy
+/// receives a renewed certificate days earlier; it reconnects immediately and is sent only the changes. The whole
+/// connection ends, not just the stream, since another stream on it would use the same certificate.
 #[derive(Debug)]
 pub struct Connection {
     stream: TlsStream<TcpStream>,

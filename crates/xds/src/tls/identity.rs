@@ -36,7 +36,7 @@ impl fmt::Debug for Pem {
 /// Why PEM is not a valid identity.
 #[derive(Debug, thiserror::Error)]
 pub enum IdentityError {
-    /// A part has no certificate or an invalid one.
+    /// The certificate chain or CA bundle contains no certificate, or an invalid one.
     #[error("no valid certificate in the {part}")]
     Certificate {
         /// `certificate chain` or `CA bundle`.
@@ -45,7 +45,7 @@ pub enum IdentityError {
     /// There is no valid private key.
     #[error("no valid private key")]
     PrivateKey,
-    /// Most likely, the certificate and the key don't match.
+    /// Most likely the key doesn't match the certificate.
     #[error("the certificate and private key are not a valid pair: {0}")]
     KeyPair(#[source] rustls::Error),
     /// A certificate in the CA bundle is not a CA.

@@ -20,7 +20,7 @@ use sesame_tools::wheel;
 const MODULE: &str = "github.com/projectcontour/contour";
 const PACKAGE: &str = "github.com/projectcontour/contour/cmd/contour";
 
-/// The folder of its manifests, and the end of the name of the file with the CRDs.
+/// The folder of its manifests, and the suffix of the CRD file's name.
 const MANIFESTS: &str = "examples/contour";
 
 /// The image's name.

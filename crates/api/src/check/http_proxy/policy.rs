@@ -14,10 +14,10 @@ use crate::http_proxy::{
 
 use super::{count, header, optional_length, optional_path};
 
-/// The codes of redirects.
+/// The status codes of redirects.
 const REDIRECT_CODES: [u16; 5] = [301, 302, 303, 307, 308];
 
-/// Translation reads timeouts.
+/// Accepts any timeouts: translation checks them.
 pub(crate) fn timeouts(_: &TimeoutPolicy) -> Check {
     Ok(())
 }
@@ -41,7 +41,7 @@ pub(super) fn retry(policy: &RetryPolicy) -> Check {
     )
 }
 
-/// Translation reports parts of a hash that are invalid.
+/// Translation reports invalid parts of a hash.
 pub(crate) fn load_balancer(policy: &LoadBalancerPolicy) -> Check {
     each(
         "requestHashPolicies",

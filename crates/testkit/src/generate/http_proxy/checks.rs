@@ -1,4 +1,4 @@
-//! What checks requests: external authorization and JSON Web Tokens.
+//! Request checks: external authorization and JSON Web Tokens.
 
 use proptest::prelude::*;
 use serde_json::json;

@@ -131,11 +131,11 @@ fn without_sessions(
 }
 
 impl Settings {
-    /// What the policy does, for its status.
+    /// The policy's effect, for its status.
     fn effect(&self) -> String {
         let retries = self.retries.map(|limit| {
             format!(
-                "retries in progress are limited to {}% of the requests in progress, but never to fewer than {}",
+                "concurrent retries are limited to {}% of concurrent requests, but at least {} are allowed",
                 limit.percent, limit.always
             )
         });

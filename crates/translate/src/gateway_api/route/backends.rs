@@ -25,9 +25,9 @@ pub(crate) struct Sources {
 
 /// The targets of a valid reference.
 pub(crate) struct Targets {
-    /// For requests, and for connections that Sesame reads or has decrypted.
+    /// For requests and all other connections.
     pub(crate) usual: Target,
-    /// For connections that are encrypted for the backend: its TLS settings don't apply.
+    /// For TLS connections that Sesame passes through: the backend's TLS settings don't apply.
     pub(crate) passthrough: Target,
     /// The session persistence of requests to the backend.
     pub(crate) session: Option<Arc<Session>>,
@@ -85,7 +85,7 @@ impl<'a, 'r> Resolver<'a, 'r> {
     }
 
     /// The target of a reference for Envoy's own requests. Their Host is the Service's name, which an external host
-    /// wouldn't know.
+    /// doesn't serve.
     pub(crate) fn service(
         &mut self,
         field: &str,
@@ -179,13 +179,13 @@ impl<'a, 'r> Resolver<'a, 'r> {
                 passthrough: Target::Cluster(key),
                 session,
             }),
-            // The status of the policy says why.
+            // The policy's status has the reason.
             Some(Backend::Refused(_)) => Ok(Targets {
                 usual: Target::Refused,
                 passthrough: Target::Cluster(key),
                 session: None,
             }),
-            // The status of the XBackend says why.
+            // The XBackend's status has the reason.
             Some(Backend::Invalid) => Ok(Targets::REFUSED),
             Some(Backend::UnsupportedProtocol(message)) => Err(Problem::new(
                 reason::route::UNSUPPORTED_PROTOCOL,
@@ -207,8 +207,8 @@ impl<'a, 'r> Resolver<'a, 'r> {
     }
 }
 
-/// Whether a route may refer to a backend. An XBackend says how its own namespace connects to a destination, so routes
-/// of other namespaces may not refer to it (GEP-4894).
+/// Whether a route may refer to a backend. An XBackend defines how its own namespace connects to a destination, so
+/// routes in other namespaces may not refer to it (GEP-4894).
 pub(crate) fn permitted(
     reader: &mut Reader<'_>,
     grants: Grants,
@@ -221,7 +221,7 @@ pub(crate) fn permitted(
     }
 }
 
-/// The Service, XBackend or ExtensionService of a cluster. That of a host doesn't exist.
+/// The Service, XBackend or ExtensionService of a cluster. For the cluster of a host, no such object exists.
 pub(crate) fn backend_of(cluster: &ClusterKey) -> ObjectKey {
     let kind = match &cluster.backend {
         BackendName::ServicePort { .. } => Kind::Service,

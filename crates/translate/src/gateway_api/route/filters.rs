@@ -34,7 +34,7 @@ pub(super) struct Filters<'a> {
 pub(super) struct AuthFilter<'a> {
     pub(super) field: String,
     pub(super) filter: &'a ExternalAuth,
-    /// The changes by filters before it.
+    /// The changes by the filters before it.
     pub(super) before: HeaderChanges,
 }
 

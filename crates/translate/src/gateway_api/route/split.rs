@@ -13,8 +13,8 @@ pub(super) struct Choice {
     pub(super) mirrors: Vec<Mirror>,
 }
 
-/// The actions that split requests between the choices by weight: each takes its share, the last one the rest.
-/// Invalid targets respond with `status` to their share (HTTPRouteRule.backendRefs).
+/// The actions that split requests between the choices by weight; the last choice takes the rest. An invalid target
+/// responds with `status` to its share (HTTPRouteRule.backendRefs).
 pub(super) fn actions(
     template: &Forward,
     mut choices: Vec<Choice>,

@@ -22,14 +22,14 @@ pub(crate) struct Rejections {
     pub(crate) fleets: Table<FleetId, ()>,
     /// The clusters of backends.
     pub(crate) backends: Table<ClusterKey, RoutedBackend>,
-    /// The client certificates of fleets, which have clusters of their own.
+    /// The client certificates of fleets: each has its own clusters.
     pub(crate) client_certificates: ClientCertificates,
 }
 
 /// What the rules of a route contribute to its status.
 #[derive(Debug, Default)]
 pub(crate) struct Findings {
-    /// For each parent, what users should know although it accepts the route. May be empty.
+    /// For each parent, a note for users although it accepts the route. May be empty.
     pub(crate) notes: Vec<Option<String>>,
     /// Unresolved references.
     pub(crate) unresolved: Option<Problem>,
@@ -38,7 +38,7 @@ pub(crate) struct Findings {
 }
 
 impl Findings {
-    /// Those of a kind of HTTP route.
+    /// The findings of an HTTP route.
     pub(crate) fn of(rules: &RouteRules) -> Self {
         Self {
             notes: Vec::new(),

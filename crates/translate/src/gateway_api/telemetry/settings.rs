@@ -39,7 +39,7 @@ pub(super) enum Settings {
 }
 
 impl Settings {
-    /// How a Gateway traces requests; `None` if it doesn't. By default, its service is called `name.namespace`.
+    /// How a Gateway traces requests; `None` if it doesn't. The default service name is `name.namespace`.
     pub(super) fn tracing(&self, gateway: &ObjectKey) -> Option<Tracing> {
         let Self::On { tracing, .. } = self else {
             return None;
@@ -133,8 +133,8 @@ fn on(
     Ok(Settings::On { tracing, omitted })
 }
 
-/// The collector and why it can't be reached. The cluster of a missing Service doesn't exist either, and once it does,
-/// no listener changes.
+/// The collector, and why it can't be reached. If its Service is missing, listeners refer to a cluster that doesn't
+/// exist yet, so they don't change once it does.
 fn collector(
     reader: &mut Reader<'_>,
     sources: backends::Sources,
@@ -159,7 +159,7 @@ fn collector(
     (collector, unresolved)
 }
 
-/// Of several headers with equivalent names, the first is used (HTTPHeader.name).
+/// Uses the first of several headers with equivalent names (HTTPHeader.name).
 fn headers(headers: &[HttpHeader]) -> Result<Vec<(String, String)>, FieldError> {
     let mut seen = BTreeSet::new();
     let mut out = Vec::new();
@@ -169,7 +169,7 @@ fn headers(headers: &[HttpHeader]) -> Result<Vec<(String, String)>, FieldError> 
         if has_controls(&header.value) {
             return Err(FieldError::new(format!("{field}.value"), CONTROLS));
         }
-        // Envoy reads commands in these values, and has no reliable way to escape them.
+        // Envoy expands command operators in these values, and has no reliable way to escape them.
         if header.value.contains('%') {
             return Err(FieldError::new(
                 format!("{field}.value"),
@@ -183,8 +183,8 @@ fn headers(headers: &[HttpHeader]) -> Result<Vec<(String, String)>, FieldError> 
     Ok(out)
 }
 
-/// By default, the decisions of clients are ignored, since anyone can send one, and new traces are sampled like those
-/// of sampled parents.
+/// By default, clients' sampling decisions are ignored, since anyone can send one, and new traces have the sampling
+/// rate of requests with a sampled parent.
 fn sampling(
     rate: Option<Fraction>,
     parents: Option<&ParentBasedSampling>,

@@ -6,7 +6,7 @@ use sesame_model::{HeaderMatch, QueryMatch, TextMatch, TextPosition, ValueMatch}
 use crate::http_proxy::text::{check_value, has_controls, is_token};
 use crate::shared::regex;
 
-/// The parts of requests that can be matched besides headers.
+/// The pseudo-headers that conditions on headers can match.
 pub(in crate::http_proxy) const PSEUDO_HEADERS: [&str; 4] =
     [":authority", ":method", ":path", ":scheme"];
 
@@ -14,7 +14,7 @@ pub(in crate::http_proxy) const PSEUDO_HEADERS: [&str; 4] =
 pub(in crate::http_proxy) fn header(source: &HeaderMatchCondition) -> Result<HeaderMatch, String> {
     let name = &*source.name;
     if !is_token(name) && !PSEUDO_HEADERS.contains(&name) {
-        return Err(format!("name: {name:?} is not the name of a header"));
+        return Err(format!("name: {name:?} is not a valid header name"));
     }
     let matchers = [
         source.present.then_some(("present", "")),
@@ -36,7 +36,7 @@ pub(in crate::http_proxy) fn header(source: &HeaderMatchCondition) -> Result<Hea
     };
     if source.treat_missing_as_empty && !matcher.starts_with("not") {
         return Err(format!(
-            "treatMissingAsEmpty has no meaning with {matcher}; use it with notcontains or notexact"
+            "treatMissingAsEmpty is not valid with {matcher}; use it with notcontains or notexact"
         ));
     }
     let value = match matcher {
@@ -75,9 +75,7 @@ pub(super) fn parameter(source: &QueryParameterMatchCondition) -> Result<QueryMa
     let (matcher, text) = only(&matchers)?;
     let ignore_case = source.ignore_case;
     if ignore_case && matches!(matcher, "regex" | "present") {
-        return Err(format!(
-            "ignoreCase has no meaning with {matcher}; remove it"
-        ));
+        return Err(format!("ignoreCase is not valid with {matcher}; remove it"));
     }
     let position = match matcher {
         "prefix" => TextPosition::Start,

@@ -1,13 +1,13 @@
 //! The limits of a tree.
 
-/// What the tree of a root may consist of.
+/// The limits of a root's tree.
 pub(super) const LIMIT: Budget = Budget {
     links: 16_384,
     routes: 65_536,
     bytes: 16 * 1024 * 1024,
 };
 
-/// What a walk may still add to a tree.
+/// The remaining budget of a walk.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Budget {
     /// Inclusions, whether or not they can be followed.

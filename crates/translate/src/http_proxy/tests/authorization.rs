@@ -193,7 +193,7 @@ fn a_check_that_cannot_be_made_refuses_the_requests_that_need_it() {
                 "{GRPC}, authPolicy: {{context: {{a: {}}}}}",
                 "x".repeat(4_096)
             ),
-            "4097 bytes together",
+            "total 4097 bytes",
         ),
     ] {
         let status = refused(authorization);

@@ -105,7 +105,7 @@ fn clients_that_cannot_be_verified_are_refused() {
         ),
         (
             "caSecret: ca, crlSecret: ca",
-            ".crlSecret: Secret shop/ca has no PEM list of revoked certificates in crl.pem",
+            ".crlSecret: Secret shop/ca has no PEM CRL in crl.pem",
         ),
         (
             "caSecret: ca, crlSecret: pki/ca",

@@ -138,7 +138,7 @@ fn invalid_providers_refuse_all_requests_of_the_host() {
     assert!(
         world
             .status("a")
-            .contains("jwtProviders: needs TLS that ends at Envoy")
+            .contains("jwtProviders: needs TLS terminated by Envoy")
     );
     assert_eq!(world.routes(80, "a.com"), "/ / -> 503\n");
     world.proxy("a", &valid);

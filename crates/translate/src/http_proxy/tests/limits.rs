@@ -1,4 +1,4 @@
-//! Trees that are too large, and what they leave to others.
+//! Trees that exceed the limits, and their effect on others.
 
 use super::super::testing::World;
 
@@ -35,7 +35,7 @@ fn an_include_that_is_too_large_leaves_the_others_their_share() {
     );
     let routes = world.routes(80, "a.com");
     assert!(routes.contains("^ /c -> shop/one:80\n"));
-    // A dead end takes the place of the rest.
+    // A dead end replaces the rest.
     assert!(routes.contains("^ /wide -> 502\n"));
     assert_eq!(world.status("child"), "valid\n");
     let status = world.status("d0");

@@ -1,4 +1,4 @@
-//! Limits on the rate of requests.
+//! Rate limits.
 
 use std::time::Duration;
 
@@ -97,8 +97,8 @@ fn forwarded_connections_have_no_rate() {
     )]);
     assert_eq!(
         world.status("a"),
-        "valid\nwarning VirtualHostError InvalidRateLimitPolicy: spec.virtualhost.rateLimitPolicy: limits requests, \
-         and not forwarded connections; remove it, or spec.tcpproxy\n"
+        "valid\nwarning VirtualHostError InvalidRateLimitPolicy: spec.virtualhost.rateLimitPolicy: limits only \
+         requests, not forwarded connections; remove it, or spec.tcpproxy\n"
     );
     assert_eq!(world.rates(80, "a.com"), "5: host");
 }
@@ -245,15 +245,15 @@ fn invalid_descriptors_are_errors() {
     for (entry, message) in [
         (
             "{genericKey: {value: ''}}",
-            "genericKey.value: expected a text",
+            "genericKey.value: must not be empty",
         ),
         (
             "{requestHeader: {headerName: 'a b', descriptorKey: a}}",
-            "requestHeader.headerName: \"a b\" is not the name of a header",
+            "requestHeader.headerName: \"a b\" is not a valid header name",
         ),
         (
             "{requestHeader: {headerName: a, descriptorKey: ''}}",
-            "requestHeader.descriptorKey: expected a text",
+            "requestHeader.descriptorKey: must not be empty",
         ),
         (
             "{requestHeaderValueMatch: {headers: [], value: a}}",

@@ -144,7 +144,7 @@ fn the_certificates_of_backends_are_verified() {
         own.routes(80, "a.com"),
         "/ / -> shop/one:80?protocol=http1&tls=secret:shop/ca,one.shop\n"
     );
-    // The Service itself says that it uses TLS.
+    // The Service itself uses TLS.
     let own = world(&spec(&service("port: 443", "ca")), "shop");
     assert_eq!(
         own.routes(80, "a.com"),

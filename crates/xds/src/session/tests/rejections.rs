@@ -149,7 +149,7 @@ fn endpoints_that_return_while_their_cluster_warms_are_sent_again() {
     client.pump(&mut fleet);
     client.receive(&mut fleet);
     client.receive(&mut fleet);
-    // The client has v0, which is replaced before it is acknowledged, so no version is known to be good.
+    // The client has v0, which is replaced before it is acknowledged, so there is no last good version.
     fleet.apply(update(3, &[(Endpoint, "c1", "bad")], &[]));
     client.settle(&mut fleet);
     // The endpoints of c0 are in flight, so those of c1 can't be reported as missing yet.
