@@ -18,6 +18,12 @@ const BACK: Duration = Duration::from_secs(60);
 
 /// Edits: resource, changed field, merge patch. `NAME` is replaced by the object's name.
 const EDITS: &[(&str, &str, &str)] = &[
+    // First, while no Envoy starts: one that starts with this bootstrap runs until its liveness probe fails.
+    (
+        "configmaps",
+        "/data/bootstrap.json",
+        r#"{"data":{"bootstrap.json":"{}"}}"#,
+    ),
     (
         "deployments",
         "/spec/template/spec/containers/0/image",
@@ -34,11 +40,6 @@ const EDITS: &[(&str, &str, &str)] = &[
         r#"{"spec":{"selector":{"projectsesame.io/fleet":"other"}}}"#,
     ),
     ("services", "/spec/type", r#"{"spec":{"type":"NodePort"}}"#),
-    (
-        "configmaps",
-        "/data/bootstrap.json",
-        r#"{"data":{"bootstrap.json":"{}"}}"#,
-    ),
     (
         "poddisruptionbudgets",
         "/metadata/labels/gateway.networking.k8s.io~1gateway-class-name",
