@@ -1,4 +1,4 @@
-//! The table of figures.
+//! The table of results.
 //!
 //! In: measurements and targets. Out: a table or JSON. It must not depend on how figures are measured.
 

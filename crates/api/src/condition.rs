@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 use crate::meta::is_zero;
 use crate::open_enum::open_enum;
 
-/// One condition (meta/v1 Condition). The status writer sets the transition time; [`crate::reason`] has the reasons.
+// The status writer sets the transition time; `crate::reason` has the reasons.
+/// A condition (meta/v1 Condition).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
@@ -32,7 +33,7 @@ pub struct Condition {
     /// The reason as a sentence.
     #[serde(default)]
     pub message: Cow<'static, str>,
-    /// Errors that keep at least part of the object from taking effect. Only in Sesame's own kinds.
+    /// Errors that prevent all or part of the object from taking effect. Only in Sesame's own kinds.
     #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
     pub errors: Box<[SubCondition]>,
     /// Warnings about parts that are in effect, but probably not as intended. Only in Sesame's own kinds.

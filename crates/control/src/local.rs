@@ -171,7 +171,7 @@ impl Local {
         let start = Instant::now();
         let run_dir = run_dir().map_err(StartError::RunDir)?;
         if let Err(error) = stale_dirs::sweep(run_dir.path(), SystemTime::now()).await {
-            tracing::debug!(%error, "cannot search for folders left behind by killed processes");
+            tracing::debug!(%error, "cannot search for stale run folders");
         }
         let xds_socket = run_dir.path().join(stale_dirs::SOCKET);
         let listener = UnixListener::bind(&xds_socket).map_err(StartError::RunDir)?;

@@ -48,8 +48,7 @@ pub struct Index<K, V, I> {
     types: PhantomData<fn() -> I>,
 }
 
-/// The keys for which a stage runs: those of a [`Table`]'s rows, or those of an [`Index`]'s groups (group
-/// by).
+/// The keys that a stage runs for: the row keys of a [`Table`], or the group keys of an [`Index`] (a group-by).
 pub struct Keys<K> {
     pub(crate) id: TableId,
     pub(crate) part: u8,
@@ -95,7 +94,7 @@ impl<K, V, I> From<Index<K, V, I>> for Keys<I> {
     }
 }
 
-// Not derived, since derives would require the same traits of K, V and I.
+// Not derived: derives would require K, V and I to implement the same traits.
 impl<K, V> Clone for Table<K, V> {
     fn clone(&self) -> Self {
         *self

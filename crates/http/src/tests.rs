@@ -1,5 +1,5 @@
-//! Over real connections. The clock is paused: it advances to the next timer while all tasks wait, so timeouts take no
-//! time.
+//! Tests over real connections with a paused clock: it jumps to the next timer when all tasks are idle, so timeouts
+//! elapse instantly.
 
 use std::convert::Infallible;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -35,7 +35,7 @@ async fn start() -> SocketAddr {
     address
 }
 
-/// A connection after sending this text.
+/// Opens a connection and sends this text.
 async fn open(to: SocketAddr, text: &str) -> TcpStream {
     let mut stream = TcpStream::connect(to).await.unwrap();
     stream.write_all(text.as_bytes()).await.unwrap();
@@ -73,7 +73,7 @@ async fn at_the_limit_the_oldest_connection_is_closed() {
 }
 
 #[tokio::test]
-async fn slow_clients_close_no_connection_with_a_request() {
+async fn slow_clients_do_not_displace_a_connection_with_a_request() {
     let address = start().await;
     let mut waiting = open(address, "GET /never HTTP/1.1\r\nhost: a\r\n\r\n").await;
     let mut slow = Vec::new();
@@ -94,7 +94,7 @@ async fn slow_clients_close_no_connection_with_a_request() {
 }
 
 #[tokio::test]
-async fn any_number_of_slow_clients_leaves_room_for_a_probe() {
+async fn probes_are_served_despite_any_number_of_slow_clients() {
     let address = start().await;
     let mut slow = Vec::new();
     for number in 0..20 * LIMITS.connections {

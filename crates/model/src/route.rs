@@ -32,11 +32,11 @@ impl fmt::Display for RouteTableKey {
 /// A route table without its virtual hosts, which are separate values.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RouteTable {
-    /// Hosts of the listeners. If such a host has no virtual host, it gets 404 even if a wider virtual host matches:
+    /// Hosts of the listeners. Requests for such a host without a virtual host get 404, even if a wider virtual host matches:
     /// only the routes of the most specific listener apply. Sorted, without duplicates; `*` only on a TLS port.
     pub reserved: Vec<Arc<str>>,
-    /// True on a TLS port, where a connection belongs to one listener: requests for hosts of others are misdirected
-    /// and get 421.
+    /// True on a TLS port, where a connection belongs to one listener: requests for hosts of other listeners
+    /// are misdirected and get 421.
     pub secure: bool,
 }
 
@@ -56,10 +56,11 @@ pub struct VirtualHost {
     pub listener: Option<Arc<str>>,
     /// Whether requests on connections of listener `*` are accepted too.
     pub fallback: bool,
-    /// The checks of all requests, in order, at most [`MAX_HOST_AUTH`](crate::MAX_HOST_AUTH). The route is selected
-    /// after them, for the request with their changes. If there are any, the routes match all requests.
+    /// The checks of every request, in order; at most [`MAX_HOST_AUTH`](crate::MAX_HOST_AUTH). They run before
+    /// a route is selected, and their changes to the request affect the selection. If there are any, the routes
+    /// together match all requests.
     pub auth: Box<[Arc<ExternalAuth>]>,
-    /// The issuers of tokens, by object, including those that [`RoutePolicy::jwt`] of routes requires.
+    /// Token issuers, by object, including those that the routes' [`RoutePolicy::jwt`] requires.
     pub jwt: Box<[Arc<[JwtProvider]>]>,
     /// The limit of the routes with [`Rate::OfHost`](crate::Rate::OfHost); `None` if there are none.
     pub rate: Option<Arc<RateLimit>>,
@@ -68,7 +69,7 @@ pub struct VirtualHost {
 }
 
 impl VirtualHost {
-    /// The clusters that it uses: for requests, mirrors, checks and the keys that verify tokens.
+    /// The clusters that it uses: for requests, mirrors, checks and fetching JWKS.
     pub fn clusters(&self) -> impl Iterator<Item = &ClusterKey> {
         let of_routes = self.routes.iter().flat_map(|route| route.clusters());
         let of_checks = self.auth.iter().map(|auth| &auth.cluster);
@@ -94,7 +95,7 @@ pub struct Route {
     pub response_headers: HeaderChanges,
     /// Cross-origin rules.
     pub cors: Option<Arc<Cors>>,
-    /// Session persistence, with any target.
+    /// Session persistence, regardless of the target.
     pub session: Option<Arc<Session>>,
     /// The check before the action. Preflight requests that [`Route::cors`] permits are answered without it.
     pub auth: Option<Arc<ExternalAuth>>,
@@ -277,7 +278,7 @@ pub struct Forward {
     pub host_rewrite: Option<Box<str>>,
     /// Mirrors of requests.
     pub mirrors: Vec<Mirror>,
-    /// From the end of the request to the end of the response, including retries; `None` for no explicit limit; zero
+    /// The timeout from the end of the request to the end of the response, including retries; `None` for no explicit limit; zero
     /// also disables implicit ones. On expiry, the response is 504.
     pub timeout: Option<Duration>,
     /// The timeout of each try; `None` for no limit.
@@ -351,8 +352,8 @@ pub struct Mirror {
 pub struct Retry {
     /// The maximum number of retries; at least 1.
     pub attempts: u32,
-    /// The failures to retry besides `codes`, as HTTPProxy names them (`5xx`, `connect-failure`); if empty, those
-    /// after which the backend can't have processed the request. Sorted.
+    /// Retry conditions besides `codes`, by their HTTPProxy names (`5xx`, `connect-failure`); if empty, only
+    /// failures in which the backend can't have processed the request. Sorted.
     pub on: Vec<String>,
     /// The statuses to retry. Sorted.
     pub codes: Vec<u16>,
@@ -399,7 +400,7 @@ pub struct HeaderLists {
     pub add: Vec<(String, String)>,
     /// Remove.
     pub remove: Vec<String>,
-    /// Replace all values with one that contains references to the request or response, as HTTPProxy writes them
+    /// Replace all values with one that contains references to the request or response, in HTTPProxy's syntax
     /// (`%REQ(x-id)%`). Other percent signs are doubled.
     pub computed: Vec<(String, String)>,
 }

@@ -57,7 +57,7 @@ struct EdsClusterConfig {
     service_name: String,
 }
 
-/// The name of a cluster's endpoints, unless they have the cluster's.
+/// A cluster's EDS service name; `None` if it is the cluster's own name.
 pub(crate) fn endpoints_of(cluster: &Bytes) -> Option<String> {
     let eds = Cluster::decode(cluster.clone()).ok()?.eds_cluster_config?;
     (!eds.service_name.is_empty()).then_some(eds.service_name)

@@ -1,4 +1,4 @@
-//! Removes folders left behind by killed processes.
+//! Removes stale run folders: those of killed processes.
 //!
 //! In: the folder of this run. Out: folders of dead runs next to it are removed. Folders that might not be Sesame's are
 //! kept.
@@ -34,13 +34,13 @@ pub(super) async fn sweep(run_dir: &Path, now: SystemTime) -> io::Result<()> {
         }
         match fs::remove_dir_all(&path) {
             Ok(()) => {
-                tracing::debug!(path = %path.display(), "removed a folder left behind by a killed process")
+                tracing::debug!(path = %path.display(), "removed a stale run folder")
             }
             Err(error) => {
                 tracing::debug!(
                     %error,
                     path = %path.display(),
-                    "cannot remove a folder left behind by a killed process"
+                    "cannot remove a stale run folder"
                 );
             }
         }
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn only_folders_left_behind_by_killed_processes_are_removed() {
+    async fn only_stale_run_folders_are_removed() {
         let parent = tempfile::tempdir().unwrap();
         let make = |name: &str| {
             let folder = parent.path().join(name);

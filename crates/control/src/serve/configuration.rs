@@ -112,7 +112,7 @@ pub(super) async fn watch(file: PathBuf, translator: mpsc::WeakSender<Message>) 
     };
     let (watched, ()) = tokio::join!(files::watch(FilesConfig::new([file]), sets), forward);
     if let Err(error) = watched {
-        tracing::warn!("cannot watch the configuration file, so changes are missed: {error}");
+        tracing::warn!("cannot watch the configuration file; changes will not be applied: {error}");
     }
     std::future::pending().await
 }

@@ -210,7 +210,7 @@ fn notes(event: RunEvent, is_leader: bool) -> Vec<Note> {
                 tracing::warn!(object = %notice.object, "{}", notice.text());
             }
             if more > 0 {
-                tracing::warn!("and {more} more notices");
+                tracing::warn!("{more} more notices omitted");
             }
             Vec::new()
         }

@@ -126,8 +126,8 @@ fn client_state(
         true => Err(Problem::new(
             reason::listener::NO_VALID_CA_CERTIFICATE,
             format!(
-                "{field}.caCertificateRefs of the Gateway: no reference is valid (see ResolvedRefs), so no client can be \
-                 accepted"
+                "{field}.caCertificateRefs of the Gateway: no reference is valid (see ResolvedRefs), so all clients are \
+                 rejected"
             ),
         )),
         false => optional(field, &validation.mode),

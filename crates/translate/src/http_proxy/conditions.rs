@@ -105,7 +105,7 @@ pub(super) fn read(
         return None;
     }
     if partial && conditions.is_default() {
-        let message = "the valid ones match all requests, so the entry is left out, and less specific routes serve its requests";
+        let message = "without its invalid conditions, the entry would match all requests, so it is left out; less specific routes serve its requests";
         findings.refuse(about, &format!("{field}.conditions"), message);
         return None;
     }
@@ -360,7 +360,7 @@ fn consistent(values: &[&ValueMatch]) -> Result<(), &'static str> {
     let needs_value =
         |value: &&ValueMatch| !matches!(value, ValueMatch::Absent | ValueMatch::NotOrAbsent(_));
     if absent && values.iter().any(needs_value) {
-        return Err("it must be absent and have a value; remove one of these conditions");
+        return Err("conditions require it to be both absent and present; remove one of them");
     }
     let negated = values.iter().filter_map(|value| match value {
         ValueMatch::Not(inner) | ValueMatch::NotOrAbsent(inner) => Some(&**inner),

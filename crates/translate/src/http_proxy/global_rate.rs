@@ -120,7 +120,7 @@ fn own(
             findings.warn(
                 about,
                 field,
-                format!("{message}; requests pass without limits"),
+                format!("{message}; requests aren't rate limited"),
             );
             match valid {
                 true => Own::None,

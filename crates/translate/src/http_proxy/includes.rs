@@ -230,7 +230,8 @@ impl Walk<'_, '_> {
         let below = match outer.and(&link.conditions) {
             Ok(below) => below,
             Err(Misfit { message, rest }) => {
-                let message = format!("combined with the inclusions around it: {message}");
+                let message =
+                    format!("combined with the conditions of the enclosing includes: {message}");
                 self.report(key, Finding::error(About::INCLUDE, &field, message));
                 self.tree.dead_ends.extend(rest.map(Arc::from));
                 return ControlFlow::Continue(());
@@ -270,7 +271,7 @@ impl Walk<'_, '_> {
         };
         self.exceeded = true;
         let message = format!(
-            "a host can have at most {limit}, shared by the includes of its root; requests for this include get 502 until there are fewer"
+            "exceeds the limit of {limit} per host, over all includes; requests for this include get 502 until some are removed"
         );
         self.report(key, Finding::error(About::LIMIT, field, message));
         false
@@ -331,7 +332,7 @@ impl Walk<'_, '_> {
                 }
                 Some(_) if seen.contains(&target) || seen.len() > MAX_DEPTH => {
                     let message = format!(
-                        "leads back to this HTTPProxy, or through more than {MAX_DEPTH} others"
+                        "the chain of inclusions is a cycle, or has more than {MAX_DEPTH} levels"
                     );
                     Some(message)
                 }

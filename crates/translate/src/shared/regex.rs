@@ -63,7 +63,9 @@ impl Pattern {
             return Ok(self.clone());
         }
         if self.inside {
-            return Err("has ^ or \\A after its start, which can't match after the prefix".into());
+            return Err(
+                "has ^ or \\A other than at its start, which can't match after the prefix".into(),
+            );
         }
         // The group keeps all alternatives after the literal.
         let text = format!(

@@ -228,7 +228,7 @@ fn without_a_usable_service_limited_requests_are_refused_unless_they_may_pass() 
         assert_eq!(world.routes(80, "a.com"), served);
         assert_eq!(
             world.status("a"),
-            format!("valid\nwarning {about}: {message}; requests pass without limits\n")
+            format!("valid\nwarning {about}: {message}; requests aren't rate limited\n")
         );
     }
     // The root's limits apply to included routes too.
