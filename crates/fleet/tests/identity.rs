@@ -464,7 +464,7 @@ async fn a_foreign_secret_is_reported_and_not_modified() {
         .await
         .unwrap()
         .unwrap();
-    // It stays when the fleet is removed.
+    // The Secret stays when the fleet is removed.
     leader.handle.set_fleet(fixture.fleet(), None);
     let over = failure.wait_for(Option::is_none);
     tokio::time::timeout(TIMEOUT, over).await.unwrap().unwrap();

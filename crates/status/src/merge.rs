@@ -1,7 +1,7 @@
 //! Computes the patch that turns an object's live status into the desired one. Pure.
 //!
-//! The patch is a JSON merge patch of the differing `status` fields, with the resource version on which it is based as
-//! a precondition. Server-side apply is not used because:
+//! The patch is a JSON merge patch of the differing `status` fields, with its base resource version as a
+//! precondition. Server-side apply is not used because:
 //!
 //! - `status.parents`, `status.ancestors` and `status.addresses` are atomic lists: applying one replaces the whole
 //!   list, so the precondition is needed anyway.

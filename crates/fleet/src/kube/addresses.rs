@@ -172,7 +172,7 @@ pub(super) struct Services<'a> {
     pub(super) failure: Option<&'a str>,
 }
 
-/// Assigns a distinct address to each request: first to requests for a specific one. Sets the state's
+/// Assigns a distinct address to each request, starting with requests for a specific one. Sets the state's
 /// addresses, unassigned requests and problem.
 pub(super) fn assign(state: &mut FleetState, requested: &RequestedAddresses, of: Services<'_>) {
     let (mut outside, mut inside) = (all(of.service), all(of.in_cluster));

@@ -107,7 +107,7 @@ impl Handle {
         self.update(|pending| pending.complete = true);
     }
 
-    /// Why Secrets can't be watched or written, if they can't.
+    /// The reason that Secrets can't be watched or written, if any.
     pub fn failure(&self) -> watch::Receiver<Option<Arc<str>>> {
         self.failure.clone()
     }

@@ -2,7 +2,7 @@
 
 use kube::core::{ApiResource, GroupVersionKind};
 
-/// A kind, in the order of writes: an object is written after those that it refers to.
+/// A kind, in write order: an object is written after the objects it refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum ObjectKind {
     ServiceAccount,

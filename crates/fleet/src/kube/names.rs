@@ -12,7 +12,7 @@ const MAX_NAME: usize = 47;
 /// The maximum length of a label's value, in bytes.
 const MAX_LABEL_VALUE: usize = 63;
 
-/// The name of the default fleet's objects. No Gateway's objects have it, since their names end with a hash.
+/// The name of the default fleet's objects. It can't clash with a Gateway's objects, since their names end with a hash.
 const DEFAULT_FLEET: &str = "default-fleet";
 
 /// The name of all of a fleet's objects except its Secret: a DNS label (RFC 1035) of at most 47 bytes.

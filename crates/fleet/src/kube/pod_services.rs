@@ -33,7 +33,7 @@ const FAILURE_CAPACITY: usize = 64;
 /// The timeout of each write.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Why a Service can't be written, whenever that changes; `None` once it can.
+/// The reason that a Service can't be written, sent whenever it changes; `None` once it can be.
 pub type PodServiceFailures = mpsc::Receiver<(PodServiceId, Option<String>)>;
 
 /// Sets the pending changes. Calls return immediately and may come from any thread. When the receiver of failures is

@@ -21,7 +21,7 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// The interval between requests to an Envoy that responds.
 const POLL_INTERVAL: Duration = Duration::from_secs(5);
 
-/// The number of unanswered requests in a row that mean that Envoy hangs.
+/// The number of consecutive unanswered requests after which Envoy counts as hung.
 const HANG_REQUESTS: u32 = 3;
 
 /// Why a request failed.
@@ -69,7 +69,7 @@ impl Admin {
     /// Gets a path with a query, such as `/stats?format=json`.
     ///
     /// # Errors
-    /// There is no response with status 200 within ten seconds.
+    /// No response with status 200 arrives within ten seconds.
     pub async fn get(&self, path: &str) -> Result<Bytes, AdminError> {
         self.send(Method::GET, path).await
     }
@@ -77,7 +77,7 @@ impl Admin {
     /// Posts to a path, such as `/drain_listeners`.
     ///
     /// # Errors
-    /// There is no response with status 200 within ten seconds.
+    /// No response with status 200 arrives within ten seconds.
     pub async fn post(&self, path: &str) -> Result<Bytes, AdminError> {
         self.send(Method::POST, path).await
     }
@@ -108,7 +108,7 @@ impl Admin {
     /// Whether Envoy's main thread responds, with any status. It does so under overload, and before it is ready.
     ///
     /// # Errors
-    /// There is no response within ten seconds.
+    /// Envoy doesn't respond within ten seconds.
     pub(crate) async fn responds(&self) -> Result<(), AdminError> {
         match self.get("/ready").await {
             Ok(_) | Err(AdminError::Status(_)) => Ok(()),
@@ -116,8 +116,8 @@ impl Admin {
         }
     }
 
-    /// Returns once several requests in a row got no response, in `limit` altogether. A single one may time out after
-    /// this process, or the machine, was suspended. A closed or missing socket doesn't count: only a process that
+    /// Returns once several consecutive requests, over `limit` in total, got no response. A single one may time out
+    /// after this process, or the machine, was suspended. A closed or missing socket doesn't count: only a process that
     /// hangs accepts connections and doesn't respond.
     pub(super) async fn hung(&self, limit: Duration) {
         let mut unanswered = 0;

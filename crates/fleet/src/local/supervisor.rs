@@ -94,9 +94,9 @@ pub struct EnvoySpec {
 
 /// Keeps Envoys running.
 ///
-/// Each fleet has one process. A process that crashes or hangs is restarted: immediately the first time, then with backoff. When
-/// the supervisor is dropped or this process ends, all processes are killed; [`Supervisor::shutdown`] stops them
-/// gracefully.
+/// Each fleet has one process. A process that crashes or hangs is restarted: immediately the first time, then with
+/// backoff. When the supervisor is dropped or this process ends, all processes are killed; [`Supervisor::shutdown`]
+/// stops them gracefully.
 #[derive(Debug)]
 pub struct Supervisor {
     /// Whether the run folder contains Sesame's module.

@@ -39,7 +39,7 @@ pub(super) struct Shared {
 pub(super) struct Target {
     /// The number of stops requested so far.
     pub(super) stops: u64,
-    /// What to run after them, if anything.
+    /// The process to run after these stops, if any.
     pub(super) spec: Option<Arc<EnvoySpec>>,
 }
 

@@ -50,7 +50,7 @@ async fn a_restart_writes_nothing() {
         let created = versions(&fixture).await;
         assert!(created.len() >= 5, "{created:?}");
 
-        // An apply without changes leaves no trace, but a read-only replica would report that it failed.
+        // An apply without changes leaves no trace, but a read-only replica would report its failure.
         fixture.run_read_only().await;
         fixture.set_fleet(Some(spec.clone()));
         fixture.lead();

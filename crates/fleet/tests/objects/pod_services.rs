@@ -56,7 +56,7 @@ async fn services_are_created_changed_and_deleted() {
     );
     assert_eq!(created["spec"]["clusterIP"], "None");
 
-    // Fields that others have changed are restored, and those that they have added stay.
+    // Fields changed by others are restored; fields added by others stay.
     let foreign = json!({
         "metadata": {"annotations": {"theirs": "stays"}},
         "spec": {
@@ -82,7 +82,7 @@ async fn services_are_created_changed_and_deleted() {
         json!([{"port": 7, "protocol": "TCP", "targetPort": 7}])
     );
 
-    // Only the Service that was observed is deleted.
+    // Only the observed Service is deleted.
     let delete = |uid: &str| PodServiceChange::Delete {
         name: fixture.name().into(),
         uid: uid.to_owned(),

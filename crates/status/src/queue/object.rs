@@ -110,13 +110,13 @@ impl Object {
         self.dirty_since.get_or_insert(now);
     }
 
-    /// This process has become the leader.
+    /// Records that this process has become the leader.
     pub(super) fn start_leading(&mut self, now: Instant) {
         self.desired_at = self.desired_at.map(|_| now);
         self.mark(now);
     }
 
-    /// This process has stopped leading.
+    /// Records that this process has stopped leading.
     pub(super) fn stop_leading(&mut self) {
         if self.state != QueueState::InFlight {
             self.state = QueueState::Idle;
@@ -127,7 +127,7 @@ impl Object {
         self.invalid = false;
     }
 
-    /// The object was deleted.
+    /// Records that the object was deleted.
     pub(super) fn deleted(&mut self) {
         self.live = None;
         self.dirty_since = None;

@@ -1,4 +1,4 @@
-//! Requests for addresses, and what Services satisfy them.
+//! Requests for addresses, and the Services that satisfy them.
 
 use serde_json::json;
 

@@ -103,7 +103,7 @@ fn envoy(common: &Common<'_>) -> Value {
         "env": env,
         // The response is sent when the drain is over; the kubelet sends SIGTERM only after that.
         "lifecycle": { "preStop": { "httpGet": { "path": "/drained", "port": port, "scheme": "HTTP" } } },
-        // The sidecar asks Envoy's admin interface, which is exempt from overload actions and the limit on connections.
+        // The sidecar queries Envoy's admin interface, which is exempt from overload actions and the connection limit.
         // A restart drops all connections and isn't urgent, since the readiness probe diverts new ones within seconds:
         // only two minutes without a response mean that Envoy hangs, not that it is busy.
         "livenessProbe": {

@@ -1,6 +1,6 @@
 //! X.509 certificates in PEM: issuing and reading them.
 //!
-//! Pure but for the randomness of keys. Must not depend on Secrets.
+//! Pure, except that keys are random. Must not depend on Secrets.
 
 use std::fmt;
 use std::time::Duration;

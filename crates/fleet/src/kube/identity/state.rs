@@ -362,7 +362,7 @@ impl SecretsState {
         false
     }
 
-    /// The action for a Secret, which is currently `found`.
+    /// The action for a Secret whose current state is `found`.
     ///
     /// # Errors
     /// It can't be reconciled.
@@ -421,7 +421,7 @@ impl SecretsState {
         })
     }
 
-    /// A Secret has been reconciled and is now `secret`. `written`: whether a write was sent.
+    /// Records that a Secret has been reconciled and is now `secret`. `written`: whether a write was sent.
     pub(super) fn done(
         &mut self,
         now: Timestamp,
@@ -440,7 +440,7 @@ impl SecretsState {
         self.set(name.clone(), secret.filter(|_| expected));
     }
 
-    /// A Secret couldn't be reconciled.
+    /// Records that a Secret couldn't be reconciled.
     pub(super) fn failed(&mut self, now: Timestamp, name: &Name, message: String) {
         if let Some(entry) = self.entries.get_mut(name) {
             entry.failure = Some(message);
@@ -454,7 +454,7 @@ impl SecretsState {
         self.due.first().map(|(at, _)| *at)
     }
 
-    /// Why Secrets can't be reconciled, if they can't.
+    /// The reason that Secrets can't be reconciled, if any.
     pub(super) fn failure(&self) -> Option<String> {
         let mut failing = self
             .entries

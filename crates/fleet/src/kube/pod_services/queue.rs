@@ -1,4 +1,4 @@
-//! Which Service to write, and when.
+//! Decides which Service to write, and when.
 //!
 //! In: pending changes, the results of writes, and the time. Out: jobs, at most one per Service at a time, and failures.
 //! Pure: no clock. The cost of a change doesn't depend on the number of Services.
@@ -59,7 +59,7 @@ struct Entry {
     desired: Option<PodService>,
     /// The change that a job is writing.
     running: Option<PodServiceChange>,
-    /// Writes without a long pause between them. Two clients that disagree would otherwise write all the time.
+    /// Writes without a long pause in between. Without backoff, two clients that disagree would write constantly.
     writes: u32,
     /// No write before this time.
     not_before: Instant,

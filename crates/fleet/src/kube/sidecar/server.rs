@@ -1,7 +1,7 @@
 //! The sidecar's HTTP server.
 //!
-//! A flood of requests closes the oldest connections, also that of a `/drained` that waits, which ends that pod's drain
-//! early. Without this, a flood would starve the probes, and all pods would get no requests and be restarted.
+//! A flood of requests closes the oldest connections, including that of a waiting `/drained`, which ends that pod's
+//! drain early. Otherwise, a flood would starve the probes, and all pods would get no requests and be restarted.
 
 use std::convert::Infallible;
 use std::io;
@@ -26,7 +26,7 @@ use super::{Shared, Stage};
 /// starts the drain must first start a process.
 const DRAIN_START_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// How much longer than a drain its request may take: the wait for its start, and requests to Envoy.
+/// The time that a request may take on top of its drain: the wait for the drain to start, and requests to Envoy.
 const DRAIN_MARGIN: Duration = Duration::from_secs(60);
 
 type HttpResponse = Response<BoxBody<Bytes, hyper::Error>>;

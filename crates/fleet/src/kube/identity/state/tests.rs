@@ -100,7 +100,7 @@ fn twelve_years_of_rotation_reject_no_valid_peer() {
             }
         }
         writes += written;
-        // Another replica takes over every month. It has no state but the Secrets.
+        // Another replica takes over every month. Its only state is the Secrets.
         if hour % 720 == 0 {
             leader = cluster.leader(&names);
         }

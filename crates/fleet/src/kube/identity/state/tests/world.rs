@@ -69,7 +69,7 @@ impl Cluster {
         state.handle_event(source, Event::Apply(self.secrets[name].clone()));
     }
 
-    /// Reconciles all due Secrets, as the store does. Returns how often the CAs were written.
+    /// Reconciles all due Secrets, as the store does. Returns the number of writes of the CAs.
     pub(super) fn reconcile(&mut self, state: &mut SecretsState, now: Timestamp) -> usize {
         let mut cas_written = 0;
         for pass in 0.. {
