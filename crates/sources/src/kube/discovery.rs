@@ -151,7 +151,7 @@ impl Discovery<'_> {
                 continue;
             }
             tracing::debug!(%kind, ?availability, "discovered kind");
-            // Tell the hub first: the watcher may stop.
+            // Notify the hub first, since the watcher may stop.
             let message = Message::Kind(kind, availability.clone());
             self.out.send(message).await?;
             sender.send_replace(availability);

@@ -108,7 +108,7 @@ async fn get(context: &Context, key: &ObjectKey) -> Result<Found, RequestError> 
     Ok(found(key, &text))
 }
 
-/// What a response says about an object.
+/// Converts the response to a GET of an object.
 fn found(key: &ObjectKey, text: &str) -> Found {
     let parsed = match ParsedObject::parse(key.kind, text) {
         Ok(parsed) if parsed.key != *key => return Found::Nothing,

@@ -28,8 +28,8 @@ const WATCH_SECONDS: u32 = 290;
 /// Client-side timeout between events of a streaming list.
 const LIST_TIMEOUT: Duration = Duration::from_secs(WATCH_SECONDS as u64 + 10);
 
-/// Client-side timeout between events of a watch. Servers send a bookmark about once a minute; nothing else reveals
-/// that the machine at the other end lost power.
+/// Client-side timeout between events of a watch. Servers send a bookmark about once a minute; only a missing bookmark
+/// reveals that the peer lost power.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
 
 /// A watch that stays open for this long counts as successful, even without an event.

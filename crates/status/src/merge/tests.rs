@@ -374,7 +374,7 @@ fn errors_and_warnings_of_a_condition_are_written_and_compared() {
         text.starts_with(r#"{"conditions":"#) && text.contains("no port"),
         "{text}"
     );
-    // None now.
+    // No conditions are left.
     let text = patched_status(
         Kind::HTTPProxy,
         &live(2, &written),

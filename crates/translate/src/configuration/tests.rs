@@ -244,7 +244,7 @@ fn errors_name_their_field() {
         ),
         (
             "{envoy: {}, unmanagedEnvoy: {}}",
-            "envoy and unmanagedEnvoy exclude",
+            "envoy and unmanagedEnvoy are mutually exclusive",
         ),
         (
             "ingress: {classNames: []}",

@@ -1,6 +1,6 @@
 //! Conditions of routes and inclusions.
 //!
-//! In: the conditions of one list, and those of the inclusions around it. Out: one match.
+//! In: the conditions of one list, and those of the enclosing inclusions. Out: one match.
 
 mod matchers;
 
@@ -34,7 +34,7 @@ pub(super) enum PathCondition {
     Regex(Pattern),
 }
 
-/// Why conditions can't be combined with those of the inclusions around them.
+/// Why conditions can't be combined with those of the enclosing inclusions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Misfit {
     pub(super) message: String,

@@ -1,4 +1,4 @@
-//! The routes of one HTTPProxy, without the inclusions around it.
+//! The routes of one HTTPProxy, without the enclosing inclusions.
 //!
 //! In: a route and the Services that it refers to. Out: its conditions and a plan for its requests. An invalid route
 //! keeps its valid conditions and answers 503: otherwise a wider route would serve its requests.

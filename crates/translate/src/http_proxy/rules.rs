@@ -1,4 +1,4 @@
-//! The rules of a root: the routes of its tree, each with the conditions of the inclusions around it.
+//! The rules of a root: the routes of its tree, each with the conditions of the enclosing inclusions.
 
 use std::sync::Arc;
 
@@ -97,7 +97,7 @@ pub(super) fn rules(
     }
 }
 
-/// A route with the conditions of the inclusions around it.
+/// A route with the conditions of the enclosing inclusions.
 fn placed(
     conditions: &Conditions,
     route: &OwnRoute,
@@ -122,7 +122,7 @@ fn placed(
     }
 }
 
-/// Findings about routes in combination with the inclusions around them.
+/// Findings about routes in combination with the enclosing inclusions.
 pub(super) fn findings(
     routes: &[OwnRoute],
     root: &ObjectKey,

@@ -1,10 +1,9 @@
 //! The virtual host of a domain: the routes of all sources, in order of precedence.
 //!
 //! The inputs are each object's rules and attachments (the hosts they apply to). Routes are in tiers: those with the
-//! most specific hostname come first; requests that match none of them fall through to the next wider tier, except from one
-//! HTTPProxy to another. Within a
-//! tier, the order is: more specific match, source with precedence, older object, name, order within the object
-//! (HTTPRouteSpec.hostnames, HTTPRouteRule.matches).
+//! most specific hostname come first; requests that match none of them fall through to the next wider tier, except
+//! from one HTTPProxy to another. Within a tier, the order is: more specific match, source with precedence, older
+//! object, name, order within the object (HTTPRouteSpec.hostnames, HTTPRouteRule.matches).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -283,7 +282,7 @@ pub(crate) fn with_table<'a>(
         .collect()
 }
 
-/// Makes requests pass these checks first, including those that match no route; `None` if they can't be checked.
+/// Applies these checks to all requests, even those that match no route; `None` if requests can't be checked.
 fn check_all(host: &mut VirtualHost, auth: Option<Vec<Arc<ExternalAuth>>>) {
     let status = match auth {
         Some(auth) => {
@@ -308,7 +307,7 @@ fn providers(objects: &[HostObject], routes: &[Arc<Route>]) -> Vec<Arc<[JwtProvi
         policy.is_some_and(|policy| policy.jwt.is_some())
     };
     match routes.iter().any(required) {
-        // All of them: the requirement of an issuer that the host doesn't have would be ignored.
+        // Include all issuers: a route's requirement is ignored if the host lacks its issuer.
         true => objects
             .iter()
             .filter_map(|object| object.rules.jwt.clone())
@@ -343,14 +342,14 @@ fn routes(objects: &[HostObject], listeners: &[&ListenerPoint]) -> Vec<Arc<Route
         }
     }
     if routes.is_empty() && owned(objects) {
-        // A virtual host of its own keeps out those of wider domains.
+        // Without a virtual host of its own, that of a wider domain would serve it.
         routes.push(Arc::new(Route::respond_to_all(404)));
     }
     routes
 }
 
-/// Whether the host is that of an HTTPProxy, which decides about all its requests: those without a route must not go to the
-/// HTTPProxy of a wider host, which may belong to another team.
+/// Whether the host belongs to an HTTPProxy. If so, requests without a route must not fall through to the HTTPProxy of a
+/// wider host, which may belong to another team.
 fn owned(objects: &[HostObject]) -> bool {
     objects.iter().any(|object| object.key.kind.is_http_proxy())
 }
@@ -420,7 +419,7 @@ pub(crate) fn objects(
             return Vec::new();
         }
     }
-    // Several may attach to the hostname of a Gateway's listener; the host is that of one.
+    // HTTPProxies with different hosts may attach to a Gateway's listener hostname; keep the most specific host's.
     let proxies = found
         .iter()
         .filter(|object| object.key.kind.is_http_proxy());

@@ -39,7 +39,7 @@ fn an_include_that_is_too_large_leaves_the_others_their_share() {
     assert!(routes.contains("^ /wide -> 502\n"));
     assert_eq!(world.status("child"), "valid\n");
     let status = world.status("d0");
-    assert!(status.contains("at most 16384 inclusions"), "{status}");
+    assert!(status.contains("the limit of 16384 inclusions"), "{status}");
 }
 
 #[test]
@@ -87,7 +87,7 @@ fn the_memory_of_a_tree_is_bounded() {
     assert!(routes.len() < 16 * 1024 * 1024, "{}", routes.len());
     assert!(routes.contains("^ /c -> shop/one:80\n"));
     let status = world.status("d3");
-    let error = "at most 16777216 bytes of routes and conditions";
+    let error = "the limit of 16777216 bytes of routes and conditions";
     assert!(
         status.contains(error) || world.status("d10").contains(error),
         "{status}"

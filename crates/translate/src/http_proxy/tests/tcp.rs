@@ -95,7 +95,7 @@ fn inclusions_of_a_tcpproxy_end() {
     assert!(
         world
             .status("c")
-            .contains("spec.tcpproxy.include: leads back"),
+            .contains("spec.tcpproxy.include: the chain of inclusions"),
         "{}",
         world.status("c")
     );
