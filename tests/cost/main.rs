@@ -7,6 +7,7 @@ mod ingresses;
 mod pods;
 mod policies;
 mod proxies;
+mod shared_host;
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;

@@ -35,6 +35,9 @@ const HOST: &[(&str, usize)] = &[
     ("overlaps", 1),
 ];
 
+/// The work for a route of a host with many: one part of the host is encoded.
+pub(crate) const PART: &[(&str, usize)] = &[("envoy.routes of parts", 1), ("envoy.parts", 1)];
+
 fn proxy(name: &str, spec: Value) -> Value {
     json!({
         "apiVersion": "projectsesame.io/v1",
@@ -168,13 +171,13 @@ fn a_route_of_a_child_changes_only_the_trees_that_include_it() {
     costs(
         &mut world,
         vec![upsert(child(321, &service_name(7)))],
-        &with(&[PROXY, HOST]),
+        &with(&[PROXY, HOST, PART]),
         &[&format!("-{cluster}"), &format!("-{endpoints}"), table],
     );
     costs(
         &mut world,
         vec![upsert(child(321, &own))],
-        &with(&[PROXY, HOST, BACKEND]),
+        &with(&[PROXY, HOST, PART, BACKEND]),
         &[&cluster, &endpoints, table],
     );
 }

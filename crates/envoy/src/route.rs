@@ -15,6 +15,7 @@ mod headers;
 mod jwt;
 mod matching;
 mod options;
+mod parts;
 mod policy;
 mod redirect;
 mod rewrite;
@@ -24,8 +25,11 @@ mod virtual_host;
 
 pub(crate) use auth::ContextFilter;
 pub(crate) use cookies::changes_cookies;
+pub(crate) use parts::{PartKey, may_have_parts, parts, tree};
 pub(crate) use policy::no_rate;
-pub(crate) use virtual_host::{reserved, scope, script, shard_tail, table_head, table_tail};
+pub(crate) use virtual_host::{
+    reserved, scope, script, shard_tail, table_head, table_tail, without_routes,
+};
 pub use virtual_host::{route_table, virtual_host};
 
 #[cfg(test)]

@@ -4,13 +4,14 @@
 //! depend on fleets or the xDS protocol; [`Assembler`](crate::Assembler) selects the resources of each fleet.
 
 use prost::bytes::Bytes;
-use sesame_engine::{Builder, Table};
+use sesame_engine::{Builder, Reader, Table};
 use sesame_model::{
     Certificate, CertificateKey, Cluster, ClusterKey, Datagrams, DestinationKey, Endpoints,
     FleetId, Listener, ListenerKey, Port, RouteTable, RouteTableKey, TrustBundle, TrustBundleKey,
     VirtualHost, VirtualHostKey,
 };
 
+use crate::route::{self, PartKey};
 use crate::{cluster, datagram_endpoints, destination, secret, trust_bundle, virtual_host, wire};
 
 /// The tables of the model.
@@ -88,8 +89,6 @@ pub struct Encoded {
 /// Declares the stages. A changed row costs only its own encoding.
 pub fn stages(b: &mut Builder, inputs: Inputs, options: Options) -> Encoded {
     let Inputs {
-        listeners,
-        virtual_hosts,
         clusters,
         endpoints,
         destinations,
@@ -99,19 +98,7 @@ pub fn stages(b: &mut Builder, inputs: Inputs, options: Options) -> Encoded {
         ..
     } = inputs;
     Encoded {
-        virtual_hosts: b.derive("envoy.virtual_hosts", virtual_hosts, move |reader, key| {
-            let row = reader.get(virtual_hosts, key)?;
-            let host = virtual_host(key, &row, &mut |port| {
-                let listener = ListenerKey {
-                    fleet: key.table.fleet.clone(),
-                    port: Port::tcp(port),
-                };
-                // Another server owns a port without a listener.
-                let moved = options.port_offset > 0 && reader.get(listeners, &listener).is_some();
-                port.saturating_add(if moved { options.port_offset } else { 0 })
-            });
-            Some(wire::virtual_host(host).into())
-        }),
+        virtual_hosts: hosts(b, &inputs, options),
         clusters: b.derive("envoy.clusters", clusters, move |reader, key| {
             let row = reader.get(clusters, key)?;
             Some(wire::resource(&cluster(key, &row)))
@@ -138,4 +125,53 @@ pub fn stages(b: &mut Builder, inputs: Inputs, options: Options) -> Encoded {
             Some(wire::resource(&trust_bundle(key, &row)))
         }),
     }
+}
+
+/// Encodes hosts. One with many routes is joined from parts, of which only those are encoded that have a changed route.
+fn hosts(b: &mut Builder, inputs: &Inputs, options: Options) -> Table<VirtualHostKey, Bytes> {
+    let (hosts, listeners) = (inputs.virtual_hosts, inputs.listeners);
+    let visible = move |reader: &mut Reader<'_>, key: &VirtualHostKey, port| {
+        let listener = ListenerKey {
+            fleet: key.table.fleet.clone(),
+            port: Port::tcp(port),
+        };
+        // A port without a listener belongs to another server.
+        let moved = options.port_offset > 0 && reader.get(listeners, &listener).is_some();
+        port.saturating_add(if moved { options.port_offset } else { 0 })
+    };
+    let with_parts = b.index(hosts, "hosts with parts", |key: &VirtualHostKey, host| {
+        Vec::from_iter(route::may_have_parts(host).then(|| key.clone()))
+    });
+    let parts = b.derive_many(
+        "envoy.routes of parts",
+        with_parts,
+        move |reader, key: &VirtualHostKey| {
+            let host = reader.get(hosts, key);
+            let parts = host.map(|host| route::parts(&host)).into_iter().flatten();
+            let parts = parts.map(|(text, part)| ((key.clone(), text), part));
+            parts.collect()
+        },
+    );
+    let encoded = b.derive("envoy.parts", parts, move |reader, key: &PartKey| {
+        let part = reader.get(parts, key)?;
+        let bytes = part.encode(key, &mut |port| visible(reader, &key.0, port));
+        Some(Bytes::from(bytes))
+    });
+    let by_host = b.index(encoded, "parts by host", |(host, _): &PartKey, _| {
+        vec![host.clone()]
+    });
+    b.derive("envoy.virtual_hosts", hosts, move |reader, key| {
+        let host = reader.get(hosts, key)?;
+        let parts = match route::may_have_parts(&host) {
+            true => reader.by(by_host, key),
+            false => Vec::new(),
+        };
+        if parts.is_empty() {
+            let host = virtual_host(key, &host, &mut |port| visible(reader, key, port));
+            return Some(wire::virtual_host(host).into());
+        }
+        let parts: Vec<&[u8]> = parts.iter().map(|(_, part)| &***part).collect();
+        let host = route::without_routes(key, &host);
+        Some(wire::host_of_parts(host, &route::tree(), &parts))
+    })
 }

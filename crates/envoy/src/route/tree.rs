@@ -1,39 +1,35 @@
 //! A host's routes as a prefix tree of paths.
 //!
-//! In: routes in matching order. Out: an equivalent Envoy matcher. It must not depend on what a route does.
+//! In: routes in matching order. Out: keys, each with its routes. It must not depend on what a route does.
 //!
 //! Envoy tries a list of routes one by one. With a tree, it finds the longest key that is a prefix of the path and
 //! tries only that key's routes. It never falls back to a shorter key, so each key holds, in list order, all routes
 //! that can match a path with this prefix. So a request gets the same route as from the list.
+//!
+//! Each key costs Envoy a few microseconds whenever it gets the table, so paths that start alike share one. The keys
+//! depend only on the paths of all routes, so a route that changes otherwise changes no other key.
 
-use std::collections::{BTreeMap, HashMap};
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use envoy_types::pb::envoy::config::route::v3 as pb;
-use envoy_types::pb::envoy::r#type::matcher::v3::HttpRequestHeaderMatchInput;
-use envoy_types::pb::google::protobuf::Any;
-use envoy_types::pb::xds::core::v3 as xds;
-use envoy_types::pb::xds::r#type::matcher::v3::{Matcher, matcher};
-use envoy_types::util::pack_any;
-use matcher::matcher_tree::{MatchMap, TreeType};
-use matcher::{MatcherTree, MatcherType, OnMatch, on_match};
-use prost::Name;
 use sesame_model::{PathMatch, Route};
 
-use crate::wire::{self, xds_extension};
-
 /// The minimum number of routes for which a tree is worth its size.
-const MANY: usize = 64;
+pub(super) const MANY: usize = 64;
 /// Limit on the tree's size, as a multiple of the number of routes: a route that matches any path is stored under
 /// every key.
 const COPIES: usize = 8;
+/// The maximum number of routes with different paths that share a key. Trying one costs a request about 0.06 µs.
+const SHARED: usize = 16;
 
 /// Routes by key, as indexes into the list.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Tree<'a> {
-    keys: BTreeMap<&'a str, Vec<usize>>,
+    /// None of them is empty.
+    pub(super) keys: BTreeMap<&'a str, Vec<usize>>,
     /// Routes for paths that match no key.
-    rest: Vec<usize>,
+    pub(super) rest: Vec<usize>,
 }
 
 /// The routes that name one path.
@@ -52,19 +48,19 @@ impl<'a> Tree<'a> {
     pub(super) fn new(routes: &'a [Arc<Route>]) -> Option<Self> {
         match routes.len() {
             ..MANY => None,
-            many => Self::within(routes, many.saturating_mul(COPIES)),
+            many => Self::within(routes, SHARED, many.saturating_mul(COPIES)),
         }
     }
 
     /// `None` if there are no keys (Envoy rejects an empty map), if a path can't be a key, or if the keys would hold
     /// more than `left` routes in total.
-    fn within(routes: &'a [Arc<Route>], mut left: usize) -> Option<Self> {
+    fn within(routes: &'a [Arc<Route>], shared: usize, mut left: usize) -> Option<Self> {
         let mut named: BTreeMap<&str, Named> = BTreeMap::new();
-        let mut rest = Vec::new();
+        let mut any = Vec::new();
         for (place, route) in routes.iter().enumerate() {
             match &route.matches.path {
-                PathMatch::Regex(_) => rest.push(place),
-                PathMatch::Prefix(path) if path == "/" => rest.push(place),
+                PathMatch::Regex(_) => any.push(place),
+                PathMatch::Prefix(path) if path == "/" => any.push(place),
                 // The tree matches the path including its query.
                 PathMatch::Exact(path) | PathMatch::Prefix(path) | PathMatch::StartsWith(path)
                     if path.contains('?') =>
@@ -76,83 +72,128 @@ impl<'a> Tree<'a> {
                 PathMatch::Prefix(path) => named.entry(path).or_default().prefix.push(place),
             }
         }
-        let mut keys = BTreeMap::new();
+        let (mut keys, mut rest) = grouped(&named, shared);
         // The texts that the current key starts with: in sorted order, each text precedes all keys that start with it.
         let mut texts: Vec<(&str, &Named)> = Vec::new();
-        for (key, own) in &named {
-            let mut places: Vec<usize> = own.exact.iter().chain(&rest).copied().collect();
-            for above in segments(key) {
+        let mut upcoming = named.iter().peekable();
+        for (key, places) in &mut keys {
+            while let Some((text, own)) = upcoming.next_if(|(text, _)| *text < key) {
+                if !own.text.is_empty() {
+                    while texts
+                        .pop_if(|(above, _)| !text.starts_with(*above))
+                        .is_some()
+                    {}
+                    texts.push((text, own));
+                }
+            }
+            while texts
+                .pop_if(|(above, _)| !key.starts_with(*above))
+                .is_some()
+            {}
+            for above in above(key) {
                 places.extend(named.get(above).into_iter().flat_map(|above| &above.prefix));
             }
-            while texts.last().is_some_and(|(text, _)| !key.starts_with(text)) {
-                texts.pop();
-            }
-            if !own.text.is_empty() {
-                texts.push((key, own));
-            }
             places.extend(texts.iter().flat_map(|(_, named)| &named.text));
+            places.extend(&any);
             left = left.checked_sub(places.len())?;
             places.sort_unstable();
-            keys.insert(*key, places);
         }
+        rest.extend(any);
+        rest.sort_unstable();
         (!keys.is_empty()).then_some(Self { keys, rest })
     }
+}
 
-    /// Envoy's matcher. For each route in the list, `routes` yields its Envoy routes. `first` precedes all of them.
-    pub(super) fn matcher(
-        &self,
-        first: Option<pb::Route>,
-        routes: impl Iterator<Item = Vec<pb::Route>>,
-    ) -> Matcher {
-        let first = wire::route_list(first.into_iter().collect());
-        let routes: Vec<Vec<u8>> = routes.map(wire::route_list).collect();
-        let on_match = |places: &Vec<usize>| OnMatch {
-            on_match: Some(on_match::OnMatch::Action(route_list(
-                std::iter::once(&first)
-                    .chain(places.iter().map(|place| &routes[*place]))
-                    .flatten()
-                    .copied()
-                    .collect(),
-            ))),
-            ..Default::default()
-        };
-        let keys = self.keys.iter();
-        let map: HashMap<String, OnMatch> = keys
-            .map(|(key, places)| ((*key).to_owned(), on_match(places)))
-            .collect();
-        Matcher {
-            on_no_match: Some(Box::new(on_match(&self.rest))),
-            matcher_type: Some(MatcherType::MatcherTree(MatcherTree {
-                input: Some(path()),
-                tree_type: Some(TreeType::PrefixMatchMap(MatchMap { map })),
-            })),
+/// Gives each path a key that it starts with, unless few enough are left without one. Returns the routes of each key, and
+/// those without a key. Of several keys that a path starts with, its routes have the longest.
+fn grouped<'a>(
+    named: &BTreeMap<&'a str, Named>,
+    shared: usize,
+) -> (BTreeMap<&'a str, Vec<usize>>, Vec<usize>) {
+    let mut keys = BTreeMap::new();
+    // Prefixes of the current path, the shortest first.
+    let mut open = vec![Branch::new("", Vec::new())];
+    let mut paths = named.iter().peekable();
+    while let Some((path, own)) = paths.next() {
+        let own = [&own.exact, &own.prefix, &own.text];
+        open.push(Branch::new(
+            path,
+            own.into_iter().flatten().copied().collect(),
+        ));
+        let next = paths.peek().map_or("", |(next, _)| **next);
+        let common = common(path, next);
+        while let Some(closed) = open.pop_if(|branch| branch.prefix.len() > common.len()) {
+            if open
+                .last()
+                .is_none_or(|above| above.prefix.len() < common.len())
+            {
+                open.push(Branch::new(common, Vec::new()));
+            }
+            let prefix = closed.prefix;
+            let left = closed.divide(shared, &mut keys);
+            if let Some(above) = open.last_mut().filter(|_| !left.is_empty()) {
+                above.below.push((prefix, left));
+            }
         }
+    }
+    let rest = open.into_iter().flat_map(|branch| {
+        let below = branch.below.into_iter().flat_map(|(_, places)| places);
+        branch.own.into_iter().chain(below)
+    });
+    (keys, rest.collect())
+}
+
+/// A text at which paths end or diverge.
+struct Branch<'a> {
+    prefix: &'a str,
+    /// The routes of this path.
+    own: Vec<usize>,
+    /// Branches of longer paths, with their routes that have no key yet.
+    below: Vec<(&'a str, Vec<usize>)>,
+}
+
+impl<'a> Branch<'a> {
+    fn new(prefix: &'a str, own: Vec<usize>) -> Self {
+        Self {
+            prefix,
+            own,
+            below: Vec::new(),
+        }
+    }
+
+    /// Gives keys to branches, the largest first, until the other routes can share a key. Returns these.
+    fn divide(mut self, shared: usize, keys: &mut BTreeMap<&'a str, Vec<usize>>) -> Vec<usize> {
+        self.below
+            .sort_by_key(|(prefix, places)| (Reverse(places.len()), *prefix));
+        let below = self.below.iter().map(|(_, places)| places.len());
+        let mut left = self.own.len() + below.sum::<usize>();
+        let mut out = self.own;
+        for (prefix, places) in self.below {
+            if left > shared {
+                left -= places.len();
+                keys.insert(prefix, places);
+            } else {
+                out.extend(places);
+            }
+        }
+        if left > shared {
+            keys.insert(self.prefix, std::mem::take(&mut out));
+        }
+        out
     }
 }
 
-/// The path and its parents: `/a` and `/a/b` for `/a/b`.
-fn segments(path: &str) -> impl Iterator<Item = &str> {
+/// The longest text that both start with.
+fn common<'a>(a: &'a str, b: &str) -> &'a str {
+    let pairs = a.char_indices().zip(b.chars());
+    let end = pairs.take_while(|((_, a), b)| a == b).last();
+    end.map_or("", |((at, last), _)| &a[..at + last.len_utf8()])
+}
+
+/// The parents of a path: `/a` for `/a/b`.
+fn above(path: &str) -> impl Iterator<Item = &str> {
     let above = path.match_indices('/').map(|(end, _)| &path[..end]);
-    above.filter(|above| !above.is_empty()).chain([path])
-}
-
-/// The path including its query.
-fn path() -> xds::TypedExtensionConfig {
-    xds_extension(
-        "path",
-        pack_any(HttpRequestHeaderMatchInput {
-            header_name: ":path".to_owned(),
-        }),
-    )
-}
-
-/// A `RouteList` from its bytes; `RouteList` encodings can be concatenated.
-fn route_list(routes: Vec<u8>) -> xds::TypedExtensionConfig {
-    let list = Any {
-        type_url: pb::RouteList::type_url(),
-        value: routes,
-    };
-    xds_extension("routes", list)
+    above.filter(|above| !above.is_empty())
 }
 
 #[cfg(test)]
@@ -194,6 +235,14 @@ mod tests {
         }
     }
 
+    /// The number of routes with a path.
+    fn named(routes: &[Arc<Route>]) -> usize {
+        let of = |route: &&Arc<Route>| {
+            !matches!(&route.matches.path, PathMatch::Regex(_)) && route.matches.path != prefix("/")
+        };
+        routes.iter().filter(of).count()
+    }
+
     /// Envoy's lookup.
     fn found<'a>(tree: &'a Tree<'_>, request: &str) -> &'a [usize] {
         let keys = tree
@@ -223,10 +272,15 @@ mod tests {
         #[test]
         fn a_tree_tries_the_same_routes_as_a_list(
             paths in prop::collection::vec(any_path(), 0..80),
+            shared in 0..20_usize,
             request in prop::collection::vec("(/[ab]{0,2}){1,4}/?(\\?a=/b)?", 40),
         ) {
-            let routes = routes(paths.into_iter().chain([exact("/key")]));
-            let tree = Tree::within(&routes, usize::MAX).unwrap();
+            let routes = routes(paths);
+            let Some(tree) = Tree::within(&routes, shared, usize::MAX) else {
+                // All paths can share one key.
+                prop_assert!(named(&routes) <= shared);
+                return Ok(());
+            };
             for request in request {
                 let wanted = |place: &usize| matches(&routes[*place].matches.path, &request);
                 let list: Vec<usize> = (0..routes.len()).filter(wanted).collect();
@@ -240,9 +294,9 @@ mod tests {
     #[test]
     fn a_key_holds_every_route_that_can_match_below_it() {
         let mut paths = vec![exact("/a/b"), prefix("/a"), prefix("/"), exact("/a")];
-        paths.extend((0..MANY).map(|number| prefix(&format!("/n{number}"))));
+        paths.extend((0..10).map(|number| prefix(&format!("/n{number}"))));
         let routes = routes(paths);
-        let tree = Tree::new(&routes).unwrap();
+        let tree = Tree::within(&routes, 0, usize::MAX).unwrap();
         assert_eq!(tree.keys["/a/b"], [0, 1, 2]);
         assert_eq!(tree.keys["/a"], [1, 2, 3]);
         assert_eq!(tree.keys["/n7"], [2, 11]);
@@ -250,11 +304,64 @@ mod tests {
     }
 
     #[test]
+    fn paths_that_start_alike_share_a_key() {
+        let mut paths: Vec<_> = (0..1000)
+            .map(|number| prefix(&format!("/{number}")))
+            .collect();
+        paths.push(prefix("/"));
+        let routes = routes(paths);
+        let tree = Tree::new(&routes).unwrap();
+        assert_eq!(
+            tree.keys["/12"],
+            [12, 120, 121, 122, 123, 124, 125, 126, 127, 128, 129, 1000]
+        );
+        assert_eq!(tree.keys.len(), 89);
+        let lists = tree.keys.values().chain([&tree.rest]);
+        assert!(lists.clone().all(|list| list.len() <= SHARED + 1));
+        let total: usize = lists.map(Vec::len).sum();
+        assert_eq!(total, 1000 + 90);
+    }
+
+    #[test]
+    fn a_path_with_many_routes_has_a_key_of_its_own() {
+        let same = (0..2 * SHARED).map(|_| exact("/same"));
+        let paths = (0..MANY).map(|number| exact(&format!("/same/{number}")));
+        let routes = routes(same.chain(paths));
+        let tree = Tree::new(&routes).unwrap();
+        assert!(tree.keys["/same"].iter().copied().eq(0..2 * SHARED));
+    }
+
+    proptest! {
+        #[test]
+        fn a_new_path_changes_few_keys(
+            paths in prop::collection::btree_set("(/[a-e]{1,3}){1,3}", 200..300),
+            new in "(/[a-e]{1,3}){1,3}",
+        ) {
+            prop_assume!(!paths.contains(&new));
+            let keys = |paths: &mut dyn Iterator<Item = &String>| {
+                let paths: Vec<_> = paths.map(|path| exact(path)).collect();
+                let routes = routes(paths);
+                let tree = Tree::new(&routes).unwrap();
+                let named = |places: &Vec<usize>| -> Vec<String> {
+                    let path = |place: &usize| format!("{:?}", routes[*place].matches.path);
+                    places.iter().map(path).collect()
+                };
+                let keys = tree.keys.iter().map(|(key, places)| ((*key).to_owned(), named(places)));
+                keys.collect::<BTreeMap<_, _>>()
+            };
+            let before = keys(&mut paths.iter());
+            let after = keys(&mut paths.iter().chain([&new]));
+            let changed = after.iter().filter(|(key, list)| before.get(*key) != Some(list)).count();
+            prop_assert!(changed <= 8, "{changed} of {}", after.len());
+        }
+    }
+
+    #[test]
     fn short_lists_and_lists_with_many_routes_for_any_path_get_no_tree() {
         let few = routes((1..MANY).map(|number| prefix(&format!("/n{number}"))));
         assert_eq!(Tree::new(&few), None);
-        let any = (0..MANY).map(|number| PathMatch::Regex(format!("/{number}")));
-        let any = routes(any.chain((0..MANY).map(|number| prefix(&format!("/n{number}")))));
+        let any = (0..1000).map(|number| PathMatch::Regex(format!("/{number}")));
+        let any = routes(any.chain((0..1000).map(|number| prefix(&format!("/n{number}")))));
         assert_eq!(Tree::new(&any), None);
     }
 

@@ -1,6 +1,7 @@
 //! Virtual hosts and route tables.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 use envoy_types::pb::envoy::config::core::v3::DataSource;
 use envoy_types::pb::envoy::config::core::v3::data_source::Specifier;
@@ -14,8 +15,7 @@ use sesame_model::{
 use super::headers::{changes, in_order};
 use super::matching::{differs, exact, matches_regex, matching, present};
 use super::redirect::{Origin, redirect};
-use super::tree::Tree;
-use super::{auth, cookies, cors, forward, global_rate, jwt, policy, session};
+use super::{auth, cookies, cors, forward, global_rate, jwt, parts, policy, session};
 use crate::{hcm, names, shard};
 
 /// The virtual host of a domain. `visible_port` maps a port in the Gateway's spec to the port that clients see, which
@@ -25,26 +25,18 @@ pub fn virtual_host(
     host: &VirtualHost,
     visible_port: &mut dyn FnMut(u16) -> u16,
 ) -> pb::VirtualHost {
-    let mut origin = Origin {
-        domain: &key.domain,
-        secure: host.listener.is_some(),
-        port: key.table.port,
-        visible_port,
-    };
-    let routes = host
-        .routes
-        .iter()
-        .map(|route| as_envoys(route, &mut origin))
-        .zip(&host.routes)
-        .map(|(mut found, route)| {
-            let policy = route.policy.as_deref();
-            if host.rate.is_some() && policy.is_none_or(|policy| policy.rate.is_none()) {
-                found.iter_mut().for_each(without_rate);
-            }
-            found
-        });
-    let listener = host.listener.as_deref();
-    let mut misdirected = listener.map(|listener| misdirected(listener, host.fallback));
+    let mut out = without_routes(key, host);
+    let parts = parts::parts(host).into_iter();
+    let parts = parts.map(|(text, part)| (text, part.on_match(key, visible_port)));
+    out.matcher = parts::matcher(parts.collect());
+    if out.matcher.is_none() {
+        out.routes = envoys(key, &Frame::of(host), &host.routes, visible_port);
+    }
+    out
+}
+
+/// A virtual host without its routes.
+pub(crate) fn without_routes(key: &VirtualHostKey, host: &VirtualHost) -> pb::VirtualHost {
     let mut out = pb::VirtualHost {
         name: key.domain.to_string(),
         domains: vec![key.domain.to_string()],
@@ -53,9 +45,6 @@ pub fn virtual_host(
     if !host.auth.is_empty() {
         let checks = host.auth.iter().map(|auth| &**auth);
         out.typed_per_filter_config = auth::of_host(checks).collect();
-        if let Some(route) = &mut misdirected {
-            route.typed_per_filter_config = auth::unchecked(host.auth.len()).collect();
-        }
     }
     if !host.jwt.is_empty() {
         let filter = jwt::of_host(host.jwt.iter().flat_map(|providers| providers.iter()));
@@ -65,11 +54,63 @@ pub fn virtual_host(
     if let Some(limit) = &host.rate {
         out.typed_per_filter_config
             .insert(hcm::RATE.to_owned(), pack_any(policy::rate(limit)));
-        misdirected.iter_mut().for_each(without_rate);
     }
-    match Tree::new(&host.routes) {
-        Some(tree) => out.matcher = Some(tree.matcher(misdirected, routes)),
-        None => out.routes = misdirected.into_iter().chain(routes.flatten()).collect(),
+    out
+}
+
+/// What a host's routes depend on, besides its key.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Frame {
+    /// See [`VirtualHost::listener`].
+    listener: Option<Arc<str>>,
+    /// See [`VirtualHost::fallback`].
+    fallback: bool,
+    /// The number of the host's checks.
+    checks: usize,
+    /// Whether the host has a limit on the rate.
+    limited: bool,
+}
+
+impl Frame {
+    pub(super) fn of(host: &VirtualHost) -> Self {
+        Self {
+            listener: host.listener.clone(),
+            fallback: host.fallback,
+            checks: host.auth.len(),
+            limited: host.rate.is_some(),
+        }
+    }
+}
+
+/// Some routes of a host as Envoy routes, after the one for misdirected requests.
+pub(super) fn envoys(
+    key: &VirtualHostKey,
+    frame: &Frame,
+    routes: &[Arc<Route>],
+    visible_port: &mut dyn FnMut(u16) -> u16,
+) -> Vec<pb::Route> {
+    let mut out = Vec::with_capacity(routes.len() + 1);
+    if let Some(listener) = &frame.listener {
+        let mut misdirected = misdirected(listener, frame.fallback);
+        misdirected.typed_per_filter_config = auth::unchecked(frame.checks).collect();
+        if frame.limited {
+            without_rate(&mut misdirected);
+        }
+        out.push(misdirected);
+    }
+    let mut origin = Origin {
+        domain: &key.domain,
+        secure: frame.listener.is_some(),
+        port: key.table.port,
+        visible_port,
+    };
+    for route in routes {
+        let mut found = as_envoys(route, &mut origin);
+        let policy = route.policy.as_deref();
+        if frame.limited && policy.is_none_or(|policy| policy.rate.is_none()) {
+            found.iter_mut().for_each(without_rate);
+        }
+        out.append(&mut found);
     }
     out
 }

@@ -1,0 +1,124 @@
+//! The routes of a host in parts, so that a changed route of a host with many routes costs its part, not the host.
+//!
+//! In: a [`VirtualHost`]. Out: its parts, and the matcher that joins them. A part has the routes of one key of the
+//! [`Tree`](super::tree), which depend on no other part.
+
+use std::sync::Arc;
+
+use envoy_types::pb::envoy::config::route::v3 as pb;
+use envoy_types::pb::envoy::r#type::matcher::v3::HttpRequestHeaderMatchInput;
+use envoy_types::pb::google::protobuf::Any;
+use envoy_types::pb::xds::core::v3 as xds;
+use envoy_types::pb::xds::r#type::matcher::v3::{Matcher, matcher};
+use envoy_types::util::pack_any;
+use matcher::matcher_tree::{MatchMap, TreeType};
+use matcher::{MatcherTree, MatcherType, OnMatch, on_match};
+use prost::Name;
+use sesame_model::{Route, VirtualHost, VirtualHostKey};
+
+use super::tree::{MANY, Tree};
+use super::virtual_host::{Frame, envoys};
+use crate::wire::{self, xds_extension};
+
+/// Identifies a part: the host, and the text with which the paths start. That of the paths that start with no other
+/// part's text is empty.
+pub(crate) type PartKey = (VirtualHostKey, Arc<str>);
+
+/// A part of a host.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Part {
+    frame: Frame,
+    /// In order.
+    routes: Vec<Arc<Route>>,
+}
+
+/// Whether a host may have parts.
+pub(crate) fn may_have_parts(host: &VirtualHost) -> bool {
+    host.routes.len() >= MANY
+}
+
+/// The parts of a host, sorted by text; none if its routes are a list.
+pub(crate) fn parts(host: &VirtualHost) -> Vec<(Arc<str>, Part)> {
+    let Some(tree) = Tree::new(&host.routes) else {
+        return Vec::new();
+    };
+    let frame = Frame::of(host);
+    let lists = [("", tree.rest)].into_iter().chain(tree.keys);
+    let part = |(text, places): (&str, Vec<usize>)| {
+        let routes = places.iter().map(|place| Arc::clone(&host.routes[*place]));
+        let part = Part {
+            frame: frame.clone(),
+            routes: routes.collect(),
+        };
+        (text.into(), part)
+    };
+    lists.map(part).collect()
+}
+
+impl Part {
+    /// What Envoy does with requests for its paths.
+    pub(super) fn on_match(
+        &self,
+        key: &VirtualHostKey,
+        visible_port: &mut dyn FnMut(u16) -> u16,
+    ) -> OnMatch {
+        let routes = envoys(key, &self.frame, &self.routes, visible_port);
+        let list = Any {
+            type_url: pb::RouteList::type_url(),
+            value: wire::route_list(routes),
+        };
+        OnMatch {
+            on_match: Some(on_match::OnMatch::Action(xds_extension("routes", list))),
+            ..Default::default()
+        }
+    }
+
+    /// Its bytes, as [`wire::host_of_parts`] joins them.
+    pub(crate) fn encode(
+        &self,
+        (host, text): &PartKey,
+        visible_port: &mut dyn FnMut(u16) -> u16,
+    ) -> Vec<u8> {
+        let on_match = self.on_match(host, visible_port);
+        match &**text {
+            "" => wire::matcher(Matcher {
+                on_no_match: Some(Box::new(on_match)),
+                ..Default::default()
+            }),
+            text => wire::matcher_key(text, &on_match),
+        }
+    }
+}
+
+/// The matcher with these parts; `None` if there are none.
+pub(super) fn matcher(parts: Vec<(Arc<str>, OnMatch)>) -> Option<Matcher> {
+    let mut parts = parts.into_iter();
+    let (_, rest) = parts.next()?;
+    Some(Matcher {
+        on_no_match: Some(Box::new(rest)),
+        matcher_type: Some(MatcherType::MatcherTree(MatcherTree {
+            tree_type: Some(TreeType::PrefixMatchMap(MatchMap {
+                map: parts.map(|(text, part)| (text.to_string(), part)).collect(),
+            })),
+            ..tree()
+        })),
+    })
+}
+
+/// Envoy's tree without keys.
+pub(crate) fn tree() -> MatcherTree {
+    MatcherTree {
+        input: Some(path()),
+        ..Default::default()
+    }
+}
+
+/// The path including its query.
+fn path() -> xds::TypedExtensionConfig {
+    xds_extension(
+        "path",
+        pack_any(HttpRequestHeaderMatchInput {
+            header_name: ":path".to_owned(),
+        }),
+    )
+}
