@@ -576,25 +576,6 @@ proptest! {
         prop_assert_eq!(decoded, virtual_host(&key, &host, &mut |port| port));
     }
 
-    #[test]
-    fn encoded_parts_join_to_the_bytes_of_the_host(
-        host in any_virtual_host(),
-        paths in prop::collection::vec("(/[ab]{1,2}){1,3}", 150..200),
-    ) {
-        let key = VirtualHostKey { table: table_key(), domain: "*.example.com".into() };
-        let mut host = host;
-        let paths = paths.into_iter().map(PathMatch::Prefix);
-        host.routes.extend(paths.map(|path| Arc::new(route(path, Action::Respond(200)))));
-        let whole = virtual_host(&key, &host, &mut |port| port);
-        prop_assert!(whole.matcher.is_some());
-        let encoded: Vec<Vec<u8>> = parts(&host)
-            .into_iter()
-            .map(|(text, part)| part.encode(&(key.clone(), text), &mut |port| port))
-            .collect();
-        let joined = wire::host_of_parts(without_routes(&key, &host), &tree(), &encoded);
-        prop_assert_eq!(joined, wire::virtual_host(whole));
-    }
-
     /// Random routes satisfy Envoy's field validation rules.
     #[test]
     fn routes_pass_envoys_validation(host in any_virtual_host()) {
