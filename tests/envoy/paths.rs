@@ -63,13 +63,15 @@ fn routes(dice: &mut Dice) -> String {
     text
 }
 
-/// Routes that match no request, with so many regular expressions that the host's routes don't form a tree.
+/// Routes that match no request, with so many keys and regular expressions, which each key would contain, that the host's
+/// routes don't form a tree.
 fn never() -> String {
     let rule = |number: usize| {
-        format!("matches: [{{path: {{type: RegularExpression, value: \"/never-{number}[0-9]\"}}}}]")
+        let regex = format!("{{type: RegularExpression, value: \"/never-{number}[0-9]\"}}");
+        format!("matches: [{{path: {regex}}}, {{path: {{value: /never/{number}}}}}]")
     };
     let mut text = String::new();
-    for number in 0..20 {
+    for number in 0..40 {
         let rules: Vec<String> = (0..8)
             .map(|rule_number| rule(number * 8 + rule_number))
             .collect();
