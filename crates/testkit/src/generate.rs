@@ -1,4 +1,4 @@
-//! Random sets of objects and random edits of them, as proptest strategies.
+//! Random sets of objects and random edits to them, as proptest strategies.
 //!
 //! All values decode. Names come from small pools, so that objects collide, refer to each other, and have dangling
 //! references. Everything that the translator reads occurs in every form that an API server would accept, valid or not.
@@ -44,9 +44,9 @@ pub struct Set(BTreeMap<ObjectKey, Value>);
 pub enum Edit {
     /// Adds the object, or replaces the one with the same name.
     Put(Value),
-    /// Removes one of the objects.
+    /// Removes an object.
     Delete(Index),
-    /// Changes only the resource version and the status of one of the objects.
+    /// Changes only the resource version and the status of an object.
     Touch(Index),
     /// Copies one field of this object's `spec` to the object with the same name, if any.
     Graft {
@@ -153,12 +153,12 @@ pub fn objects() -> BoxedStrategy<Value> {
     .boxed()
 }
 
-/// Regular expressions: common ones, ones near the limits of some engine, and random ones.
+/// Regular expressions: common, near the limits of some regex engine, and random.
 pub fn regexes() -> BoxedStrategy<String> {
     route::regex()
 }
 
-/// Edits of a set.
+/// Edits to a set.
 pub fn edits() -> BoxedStrategy<Edit> {
     prop_oneof![
         4 => objects().prop_map(Edit::Put),
@@ -202,7 +202,7 @@ impl Set {
         self.0.is_empty()
     }
 
-    /// Applies an edit. An edit of a missing object does nothing.
+    /// Applies an edit. An edit to a missing object does nothing.
     ///
     /// # Panics
     /// If an object doesn't decode, which is a bug in the generator.

@@ -247,7 +247,7 @@ async fn folders_come_go_and_move() {
     w.write("new/deep/t.yaml", &service("t", 2));
     w.until("s:1 t:2", 0).await;
     fs::rename(w.path("new"), w.path("other")).unwrap();
-    // By renaming: a file that is moved and truncated at once may lose its objects for a moment.
+    // Save by renaming, since a file that is moved and truncated at once may briefly lose its objects.
     w.write("t.txt", &service("t", 3));
     fs::rename(w.path("t.txt"), w.path("other/deep/t.yaml")).unwrap();
     w.until("s:1 t:3", 0).await;
