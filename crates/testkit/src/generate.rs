@@ -1,7 +1,8 @@
 //! Random sets of objects and random edits to them, as proptest strategies.
 //!
 //! All values decode. Names come from small pools, so that objects collide, refer to each other, and have dangling
-//! references. Everything that the translator reads occurs in every form that an API server would accept, valid or not.
+//! references. Every field that the translator reads is generated in every form that an API server would
+//! accept, valid or not.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -52,7 +53,7 @@ pub enum Edit {
     Graft {
         /// The source of the field.
         donor: Value,
-        /// The name of the field.
+        /// Selects the field.
         field: Index,
     },
 }
@@ -66,7 +67,7 @@ pub enum Change {
     Remove(ObjectKey),
 }
 
-/// Sets of up to about fifty objects; one in fifty has a host with many routes of one kind.
+/// Sets of usually about fifty objects; 2% of the sets also have a host with many routes of one kind.
 pub fn sets() -> BoxedStrategy<Set> {
     // Usually include the kinds that others refer to.
     let parts: Vec<BoxedStrategy<Vec<Value>>> = vec![

@@ -13,7 +13,7 @@ use crate::problem::FieldError;
 use crate::shared::external_auth::{self, MAX_BODY, PATH_PREFIX, TIMEOUT};
 use crate::shared::headers::check_name;
 
-/// Reads a filter; `None` if its service can't be resolved. `before` contains the changes to requests before the check;
+/// Reads a filter; `None` if its service can't be resolved. `before` contains the header changes made before the check;
 /// `limit` is the request timeout.
 ///
 /// # Errors
