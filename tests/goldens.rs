@@ -58,7 +58,7 @@ fn constants() -> Constants {
     Constants::in_outcome_of(&constants_case().objects)
 }
 
-/// Records a case whose outcome differs from the file, or updates the file.
+/// Records a case whose outcome differs from its file, or updates the file.
 fn check(case: &Case, outcome: &str, wrong: &mut Vec<String>) {
     if outcome == case.expected {
         return;

@@ -47,7 +47,7 @@ fn invalid_objects_do_not_affect_their_neighbours() {
     let mut last_area = String::new();
     for case in cases::all() {
         let area = case.name.split('/').next().unwrap_or_default().to_owned();
-        // Shared objects are changed in the first case of an area only.
+        // Shared objects are changed only in the first case of an area.
         let documents = match area == last_area {
             true => case.objects.clone(),
             false => case.all_objects(),
@@ -105,7 +105,7 @@ fn check_error(error: &DecodeError) -> Result<(), String> {
     }
 }
 
-/// The mutations to try out of `count` at a place: spread evenly, with a start that depends on the place.
+/// Which of the `count` mutations at a place to try: evenly spaced, with a start that depends on the place.
 fn chosen(case: &str, path: &str, count: usize, wanted: usize) -> Vec<usize> {
     let wanted = wanted.min(count);
     // FNV-1a: the same on every machine and in every release.
@@ -194,7 +194,7 @@ impl Subject {
                 }
             }
         };
-        // The new name may belong to another object of the case.
+        // The new name may belong to another object in the case.
         if let Some(changed) = &changed
             && original.as_ref().map(Object::key) != Some(changed.key())
             && self

@@ -1,5 +1,5 @@
-//! Checks the CRDs of Sesame's own kinds: they are up to date, a real API server accepts them, and it accepts and rejects the
-//! same objects as `api`, at the same fields.
+//! Checks the CRDs of Sesame's own kinds: they are up to date, a real API server accepts them, and it accepts and
+//! rejects the same objects as `api`, at the same fields.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -435,7 +435,7 @@ fn api(client: &Client, object: &Value) -> Api<DynamicObject> {
     }
 }
 
-/// Whether the API server accepts an object; if not, its message.
+/// Tests whether the API server accepts an object. The error is the API server's message.
 async fn admit(client: &Client, object: &Value) -> Result<(), String> {
     let mut object = object.clone();
     let api = api(client, &object);

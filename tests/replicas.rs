@@ -1,8 +1,8 @@
-//! An Envoy moves between two replicas, one of which serves a route table in shards, the other whole. No request is
+//! An Envoy moves between two replicas: one serves a sharded route table, the other serves it whole. No request is
 //! lost.
 //!
-//! Between the two sharding thresholds, a table's form depends on its history: one replica has seen the table when it
-//! was large, the other hasn't.
+//! Between the two sharding thresholds, a table's form depends on its history: one replica saw the table when it was
+//! large, the other didn't.
 
 use std::cell::Cell;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
@@ -29,7 +29,7 @@ use tokio_stream::wrappers::UnixListenerStream;
 const ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 /// Hosts in a table that may be whole or sharded.
 const HOSTS: usize = 300;
-/// Hosts in a table that is sharded.
+/// Hosts in a table that is always sharded.
 const MANY: usize = 420;
 /// Number of times the Envoy moves.
 const CHANGES: usize = 4;
@@ -42,7 +42,7 @@ struct Replica {
 }
 
 impl Replica {
-    /// A replica that has seen this many hosts, of which [`HOSTS`] remain.
+    /// A replica whose table once had this many hosts, of which [`HOSTS`] remain.
     fn new(seen: usize, port: u16, backend: SocketAddr) -> Self {
         let supports_variants: sesame_xds::SupportsVariants =
             |first| first.node.as_ref().is_some_and(sesame_envoy::has_module);
@@ -98,7 +98,7 @@ impl Replica {
         self.registry.apply(&id, update);
     }
 
-    /// Whether it serves its table in shards to new connections.
+    /// Whether it serves a sharded table to new connections.
     fn in_shards(&self) -> bool {
         let resources = self.core.resources(&fleet()).unwrap_or_default();
         let mut listeners = resources

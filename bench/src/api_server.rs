@@ -317,7 +317,7 @@ impl Run<'_> {
         }
     }
 
-    /// Restarts Sesame and times a change at the running Envoy.
+    /// Restarts Sesame and times a change on the running Envoy.
     fn restart(&mut self, apps: usize) -> Result<(Restarted, f64)> {
         let name = self.next_replica();
         let restarted = restart::restart(
@@ -342,7 +342,7 @@ impl Run<'_> {
     /// Restarts Sesame with a fresh Envoy, and measures the time until the Envoy serves everything.
     fn fresh(&mut self, apps: usize) -> Result<Fresh> {
         let address = SocketAddr::from((objects::ADDRESS, self.port));
-        // No Envoy is serving in the meantime.
+        // Meanwhile, no Envoy is serving.
         self.tally.add(self.prober.pause()?);
         self.rig.end_envoy(&self.envoy);
         self.replica.end()?;

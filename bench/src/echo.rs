@@ -13,7 +13,7 @@ use tokio::runtime::Runtime;
 use crate::local::ADDRESS;
 use crate::rig;
 
-/// A TCP and a UDP server, until dropped.
+/// A TCP and a UDP server, which run until dropped.
 pub(crate) struct Echo {
     pub(crate) tcp: SocketAddr,
     pub(crate) udp: SocketAddr,

@@ -80,10 +80,10 @@ impl Kind {
     }
 }
 
-/// Measurements of a kind.
+/// Measurements for a kind.
 struct Measured {
     added: Samples,
-    /// Per change.
+    /// Resources used per change.
     used: Used,
     requests: usize,
     wrong: usize,
@@ -184,7 +184,7 @@ fn ask_for_others(kind: Kind, count: usize, stop: &AtomicBool) -> Result<(usize,
     Ok((requests, wrong))
 }
 
-/// The costs of an HTTPRoute.
+/// The costs of an HTTPRoute, to compare with.
 struct Reference {
     added: f64,
     used: Used,

@@ -31,11 +31,11 @@ const IN_A_FILE: usize = 10;
 const ROUNDS: usize = 20;
 /// Number of connections that stay open.
 const OPEN: usize = 16;
-/// The Service of all routes.
+/// The Service for all routes.
 const SERVICE: &str = "all";
-/// The Secret shared by all listeners except that of host 0, and the Secret of host 0.
+/// The Secret shared by all listeners except host 0's, and host 0's Secret.
 const SECRETS: [&str; 2] = ["shared", "own"];
-/// The file with the Secret of host 0.
+/// The file with host 0's Secret.
 const OWN: &str = "own.yaml";
 /// The file with the set that is added and removed.
 const NEW: &str = "new.yaml";
@@ -240,7 +240,7 @@ impl Clients {
         Ok(())
     }
 
-    /// Connections to these hosts, each used once.
+    /// Opens connections to these hosts and uses each once.
     fn open(&self, hosts: impl Iterator<Item = usize>) -> Result<Vec<(usize, Connection)>> {
         let mut out = Vec::new();
         for index in hosts {

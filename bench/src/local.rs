@@ -1,6 +1,6 @@
 //! `sesame local` as a child process, on a folder of objects.
 //!
-//! In: objects by file. Out: a process that serves them with one real Envoy, and its costs. It ends on drop.
+//! In: objects by file. Out: a process that serves them with one real Envoy until it is dropped, and its costs.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -59,8 +59,8 @@ impl Used {
 }
 
 impl Local {
-    /// Starts it with these files, and waits until Envoy has ACKed everything. The objects have one Gateway, or
-    /// the default fleet serves them.
+    /// Starts `sesame local` with these files, and waits until Envoy has ACKed everything. The objects must be served
+    /// by one Gateway or by the default fleet.
     pub(crate) fn start<'a>(
         settings: &Settings,
         files: impl IntoIterator<Item = (String, &'a [Value])>,
@@ -107,7 +107,7 @@ impl Local {
         Ok(local)
     }
 
-    /// Writes a file of objects, or replaces it as a whole.
+    /// Writes or atomically replaces a file of objects.
     pub(crate) fn write(&self, name: &str, objects: &[Value]) -> Result<()> {
         let beside = self.folder.path().join("scratch").join(name);
         fs::write(&beside, yaml(objects)?)?;

@@ -1,8 +1,8 @@
 //! `policies`: rotation of a CA that many BackendTLSPolicies share.
 //!
-//! Each policy targets a Service with its own route. A second CA certificate is added to the ConfigMap and removed again.
-//! That CA issued the certificate of one more backend, whose route responds only in between. Another client requests the
-//! other routes throughout.
+//! Each policy targets a Service with its own route. A second CA certificate is added to the ConfigMap and removed
+//! again. The second CA issued the certificate of an additional backend, whose route responds only in between. Another
+//! client requests the other routes throughout.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -75,7 +75,7 @@ pub(crate) fn run(settings: &Settings) -> Result<Vec<Figure>> {
     let mut until = |wanted: u16| -> Result<f64> {
         let since = Instant::now();
         loop {
-            // Every request needs a new connection to the backend, and so a handshake.
+            // Every request needs a new connection to the backend, and thus a new handshake.
             let path = "/?set-header=connection:close";
             let status = probe.get_path(&many::host(count), path)?.status;
             if status == wanted {

@@ -31,7 +31,7 @@ pub(crate) struct Response {
 }
 
 impl Response {
-    /// The value of a header; its name in lower case, as Envoy writes it.
+    /// The value of a header. The name must be in lower case, as Envoy writes it.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.head.lines().find_map(|line| {
             let (found, value) = line.split_once(':')?;

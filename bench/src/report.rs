@@ -17,7 +17,7 @@ pub(crate) enum Unit {
     Ratio,
 }
 
-/// The target of a figure.
+/// The target for a figure.
 #[derive(Clone, Copy, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Target {
@@ -55,7 +55,7 @@ impl Figure {
         }
     }
 
-    /// The median and 99th percentile of samples.
+    /// The median and 99th percentile of several samples.
     pub(crate) fn of(name: impl Into<String>, unit: Unit, samples: &Samples) -> Self {
         Self {
             p99: Some(samples.quantile(0.99)),

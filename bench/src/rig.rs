@@ -68,7 +68,7 @@ impl Rig {
         Ok(())
     }
 
-    /// Waits for the process of an Envoy and returns its ID.
+    /// Waits for an Envoy's process and returns its PID.
     pub(crate) fn pid(&self, name: &str, timeout: Duration) -> Result<u32> {
         let folder = self.supervisor.dir(&process(name));
         machine::pid_with_argument(&folder.path().display().to_string(), timeout)
@@ -108,8 +108,8 @@ pub(crate) fn free_port() -> Result<u16> {
     Ok(listener.local_addr()?.port())
 }
 
-/// A fleet ID that identifies an Envoy to the supervisor, which runs one per ID. The Envoy's actual fleet may have
-/// several.
+/// A fleet ID that identifies an Envoy to the supervisor, which runs one Envoy per ID. The Envoy's actual fleet may
+/// have several Envoys.
 fn process(name: &str) -> FleetId {
     FleetId::of_gateway("bench", name)
 }

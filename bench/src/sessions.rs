@@ -35,8 +35,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const ATTEMPTS: u32 = 5;
 /// Number of connections and sessions that are used after each change.
 const SAMPLE: usize = 100;
-/// Open files per TCP connection and UDP session: two of the client, and one of the TCP server. Envoy's process needs
-/// as many.
+/// Open files in this process per TCP connection and UDP session: two for the client, and one for the TCP server.
+/// Envoy's process needs as many.
 const FILES: u64 = 3;
 /// Open files for other purposes.
 const SPARE: u64 = 1_000;
@@ -143,7 +143,7 @@ fn route(kind: &str, service: &str, parent: Value) -> Value {
     })
 }
 
-/// A ListenerSet with a listener of its own, and a route for it.
+/// A ListenerSet with its own listener, and a route for it.
 fn other() -> [Value; 2] {
     [
         json!({
@@ -208,7 +208,7 @@ impl Clients {
         Ok(clients)
     }
 
-    /// Uses some of them, different ones in each round.
+    /// Uses some connections and sessions, different ones in each round.
     async fn use_some(&mut self, round: usize) {
         let count = self.tcp.len();
         let step = count.div_ceil(SAMPLE);
@@ -232,7 +232,7 @@ impl Clients {
         }
     }
 
-    /// The numbers of lost connections and sessions.
+    /// The number of lost connections, and of lost sessions.
     fn lost(&self) -> [usize; 2] {
         [
             self.tcp.iter().filter(|client| client.is_none()).count(),
@@ -251,7 +251,7 @@ async fn echoes(stream: &mut TcpStream) -> Result<()> {
     }
 }
 
-/// The response to a datagram.
+/// Sends datagrams until one is answered, and returns the answer; `None` after [`ATTEMPTS`] attempts.
 async fn answer(socket: &UdpSocket) -> Option<Vec<u8>> {
     let mut buffer = [0; 64];
     for _ in 0..ATTEMPTS {

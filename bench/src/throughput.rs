@@ -156,7 +156,7 @@ pub(crate) fn run(settings: &Settings) -> Result<Vec<Figure>> {
     ])
 }
 
-/// Median, over all rounds, of the ratio of two contenders' times.
+/// Median, across all rounds, of the ratio of two contenders' times.
 fn of_two(taken: &BTreeMap<&str, Samples>, which: &str) -> f64 {
     let (one, other) = which.split_once('/').unwrap_or((which, which));
     let mut quotients = Samples::default();
@@ -166,7 +166,7 @@ fn of_two(taken: &BTreeMap<&str, Samples>, which: &str) -> f64 {
     quotients.quantile(0.5)
 }
 
-/// A backend that responds to every request with 1 KiB. Its threads live as long as this process.
+/// Starts a backend that responds to every request with 1 KiB. Its threads live as long as this process.
 fn backend() -> Result<SocketAddr> {
     let listener = TcpListener::bind((objects::ADDRESS, 0))?;
     let address = listener.local_addr()?;
@@ -197,7 +197,7 @@ fn response(mut stream: TcpStream) {
     }
 }
 
-/// An Envoy with `count` hosts; the request is for the one in the middle.
+/// Starts an Envoy with `count` hosts; the request is for the host in the middle.
 fn hosts(
     rig: &Rig,
     name: &'static str,
@@ -223,7 +223,7 @@ fn hosts(
     )
 }
 
-/// An Envoy with many paths on one host; the request is for path number `asked`.
+/// Starts an Envoy with many paths on one host; the request is for path number `asked`.
 fn paths(rig: &Rig, name: &'static str, asked: usize, backend: SocketAddr) -> Result<Contender> {
     /// Matches per rule. With `RULES`, a route has the 128 matches that the Gateway API allows.
     const MATCHES: usize = 8;
@@ -296,7 +296,7 @@ fn start(
     })
 }
 
-/// An Envoy with a minimal configuration.
+/// Starts an Envoy with a minimal configuration.
 fn minimal(rig: &Rig, backend: SocketAddr) -> Result<Contender> {
     let port = rig::free_port()?;
     let address = |address: SocketAddr| core::Address {

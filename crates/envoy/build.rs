@@ -1,4 +1,4 @@
-//! Extracts the descriptors of Envoy's messages, needed for rendering.
+//! Extracts the descriptors for Envoy's messages, which rendering needs.
 //!
 //! envoy-types contains a descriptor set but doesn't export it. This script locates the file in the crate's source
 //! with `cargo metadata` and keeps the messages that this crate uses, so the descriptors always match the types.
@@ -93,7 +93,7 @@ fn text(value: &serde_json::Value) -> &str {
 
 /// The output of `cargo metadata`.
 ///
-/// Without `--offline`: `cargo metadata` also resolves packages that only other crates' tests use, and these may not
+/// Doesn't pass `--offline`: `cargo metadata` also resolves packages that only other crates' tests use, which may not
 /// be downloaded yet.
 fn metadata() -> serde_json::Value {
     let variable = |name| std::env::var(name).unwrap_or_else(|_| panic!("cargo sets {name}"));

@@ -70,7 +70,7 @@ pub(crate) async fn run(gateway: &Gateway, backends: &[Backend]) -> bool {
     summarise(&checks)
 }
 
-/// Prints how many are correct. Returns whether all are.
+/// Prints how many responses are correct. Returns whether all are.
 pub(crate) fn summarise(checks: &[bool]) -> bool {
     let wrong = checks.iter().filter(|&&right| !right).count();
     match wrong {

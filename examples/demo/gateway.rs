@@ -25,9 +25,9 @@ pub(crate) struct Example {
     pub(crate) folder: &'static str,
     /// Added to the objects' ports if some are below 1024.
     pub(crate) port_offset: u16,
-    /// Ports of Envoy, without TLS and with it.
+    /// Envoy's ports: without TLS, and with TLS.
     pub(crate) ports: (u16, u16),
-    /// The address in the statuses of these objects, once they are served.
+    /// Finds the example's address in the objects' statuses; `None` until they are served.
     pub(crate) address: fn(&Value) -> Option<IpAddr>,
 }
 
@@ -55,7 +55,7 @@ pub(crate) struct Gateway {
 }
 
 impl Gateway {
-    /// Starts it and waits until it serves the example.
+    /// Starts Sesame and waits until it serves the example.
     pub(crate) async fn start(example: Example) -> Result<Self> {
         // A free port, which Sesame binds shortly afterwards.
         let admin = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
@@ -112,12 +112,12 @@ impl Gateway {
         self.address
     }
 
-    /// Where Envoy serves HTTP.
+    /// The address on which Envoy serves HTTP.
     pub(crate) fn plain(&self) -> SocketAddr {
         SocketAddr::new(self.address, self.example.ports.0)
     }
 
-    /// Where Envoy serves HTTPS.
+    /// The address on which Envoy serves HTTPS.
     pub(crate) fn secure(&self) -> SocketAddr {
         SocketAddr::new(self.address, self.example.ports.1)
     }

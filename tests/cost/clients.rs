@@ -11,7 +11,7 @@ pub(super) fn validation(world: &mut World) {
     let mut validating = gateway();
     validating["spec"]["tls"]["frontend"]["default"]["validation"] =
         json!({"caCertificateRefs": [{"group": "", "kind": "ConfigMap", "name": "clients"}]});
-    // The Gateway is read again, but none of its routes.
+    // The Gateway is read again; its routes aren't.
     let changed: &[(&str, usize)] = &[
         ("gateway creation time", 1),
         ("gateway parameters", 1),

@@ -72,7 +72,7 @@ fn a_tls_route_changes_only_its_own_cluster() {
     let endpoints =
         |service: &str| format!("ClusterLoadAssignment default/{service}:80?protocol=tcp");
     let name = |n: usize| format!("8443/{}", hostname(n));
-    // Another backend, already used by another route. The old one becomes unused.
+    // Switch to a backend that another route already uses. The old backend becomes unused.
     let changed = ("envoy.destinations", 1);
     costs(
         &mut world,
@@ -83,7 +83,7 @@ fn a_tls_route_changes_only_its_own_cluster() {
             &format!("-{}", endpoints(&one)),
         ],
     );
-    // A new host.
+    // Change the host.
     costs(
         &mut world,
         vec![upsert(route("new", &hostname(ROUTES), &one))],

@@ -77,14 +77,14 @@ fn a_path_changes_only_its_own_host() {
     let table = "RouteConfiguration 80#2.";
     let cluster = format!("Cluster default/{own}:80");
     let endpoints = format!("ClusterLoadAssignment default/{own}:80");
-    // Another backend, already used by another Ingress. The old one becomes unused.
+    // Switch to a backend that another Ingress already uses. The old backend becomes unused.
     costs(
         &mut world,
         vec![upsert(ingress(&name, &[(&host, &other)]))],
         &with(&[INGRESS, HOST]),
         &[&format!("-{cluster}"), &format!("-{endpoints}"), table],
     );
-    // A second host: the first one isn't merged again.
+    // Add a second host: the first host isn't merged again.
     costs(
         &mut world,
         vec![upsert(ingress(
@@ -94,7 +94,7 @@ fn a_path_changes_only_its_own_host() {
         &with(&[INGRESS, HOST, BACKEND, &[("backend uses", 1), ("hosts", 1)]]),
         &[&cluster, &endpoints, table],
     );
-    // An Ingress of another class costs only the check of its class.
+    // An Ingress of another class costs only the class check.
     costs(
         &mut world,
         vec![upsert(with_class(

@@ -266,7 +266,7 @@ fn routes(world: &mut World) {
     let endpoints = format!("ClusterLoadAssignment default/{service}:80");
     let refusal = ("http refused", 1);
 
-    // Another backend, already used by other routes. The old one becomes unused.
+    // Switch to a backend that other routes already use. The old backend becomes unused.
     let step = costs(
         world,
         vec![upsert(route(&name, &host, &service_name(7)))],

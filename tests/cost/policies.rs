@@ -82,7 +82,7 @@ pub(crate) fn policies(world: &mut World) {
     );
 }
 
-/// A limit on retries changes a cluster, and session persistence the routes to it.
+/// A retry limit changes a cluster; session persistence changes the routes to it.
 pub(crate) fn traffic(world: &mut World) {
     let service = service_name(9);
     let policy = |spec: Value| {
@@ -105,7 +105,7 @@ pub(crate) fn traffic(world: &mut World) {
         ("backend_traffic_policy status", 1),
     ];
 
-    // A Service gets a limit, and then another one.
+    // A Service gets a retry limit, which then changes.
     costs(
         world,
         policy(json!({"retryConstraint": {}})),
@@ -139,7 +139,7 @@ pub(crate) fn traffic(world: &mut World) {
     );
 }
 
-/// A client certificate affects the hosts of its Gateway that have backends with a policy, and no others.
+/// A client certificate affects only those hosts of its Gateway that have backends with a policy.
 pub(crate) fn client_certificates(world: &mut World) {
     let identity = || Identity::self_signed(&["gateway.example.com"]).expect("a certificate");
     let mut gateway = json!({
@@ -164,7 +164,7 @@ pub(crate) fn client_certificates(world: &mut World) {
         both("plain", &service_name(6)),
     ]);
 
-    // The Gateway gets a certificate: a new cluster replaces the one it shared.
+    // The Gateway gets a certificate: a new cluster replaces the shared one.
     gateway["spec"]["tls"] = json!({"backend": {"clientCertificateRef": {"name": "client"}}});
     let of_gateway: &[(&str, usize)] = &[
         ("gateway creation time", 1),

@@ -35,7 +35,7 @@ const HOST: &[(&str, usize)] = &[
     ("overlaps", 1),
 ];
 
-/// The work for a route of a host with many: one part of the host is encoded.
+/// The work for a route on a host with many routes: only one part of the host is encoded.
 pub(crate) const PART: &[(&str, usize)] = &[("envoy.routes of parts", 1), ("envoy.parts", 1)];
 
 fn proxy(name: &str, spec: Value) -> Value {
@@ -129,14 +129,14 @@ fn a_route_of_a_flat_proxy_changes_only_its_own_host() {
     let cluster = format!("Cluster default/{own}:80");
     let endpoints = format!("ClusterLoadAssignment default/{own}:80");
     let table = "RouteConfiguration 80#2.";
-    // Another backend, already used by another HTTPProxy. The old one becomes unused.
+    // Switch to a backend that another HTTPProxy already uses. The old backend becomes unused.
     costs(
         &mut world,
         vec![upsert(flat(ONE, &service_name(7)))],
         &with(&[PROXY, HOST, &[("http_proxy host", 1)]]),
         &[&format!("-{cluster}"), &format!("-{endpoints}"), table],
     );
-    // An HTTPProxy of another class costs only the check of its class.
+    // An HTTPProxy of another class costs only the class check.
     let mut theirs = flat(ONE, &own);
     theirs["metadata"]["name"] = "theirs".into();
     theirs["spec"]["ingressClassName"] = "theirs".into();
@@ -166,7 +166,7 @@ fn a_route_of_a_child_changes_only_the_trees_that_include_it() {
     let own = service_name(321);
     let cluster = format!("Cluster default/{own}:80");
     let endpoints = format!("ClusterLoadAssignment default/{own}:80");
-    // The shard with its host.
+    // The shard that contains its host.
     let table = "RouteConfiguration 80#2.";
     costs(
         &mut world,

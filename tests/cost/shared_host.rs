@@ -31,7 +31,7 @@ fn a_changed_route_of_a_shared_host_is_encoded_with_few_others() {
         inputs.push(upsert(slice(&name, "10.0.0.1")));
         inputs.push(upsert(of(n, &name)));
     }
-    // A second user of a Service, so that no cluster comes or goes.
+    // A second route uses the Service, so no cluster is added or removed.
     inputs.push(upsert(of(SHARING, &service_name(321))));
     let mut world = World::new(Options::default());
     world.apply(inputs);

@@ -136,7 +136,7 @@ pub(crate) const STRICTER: List = &[
 /// Number of differences to print per place.
 const SHOWN: usize = 8;
 
-/// The differences found, for comparison with a list.
+/// The differences found, to be compared with a list.
 pub(crate) struct Exceptions {
     list: List,
     used: Vec<bool>,
@@ -153,7 +153,7 @@ impl Exceptions {
         }
     }
 
-    /// Records a difference at a path of a CRD.
+    /// Records a difference at a path in a CRD.
     pub(crate) fn record(&mut self, crd: &Crd, path: &str, how: &str) {
         let listed = self.list.iter().position(|(end, _)| {
             path.strip_suffix(end)

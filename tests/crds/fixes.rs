@@ -124,7 +124,7 @@ fn authorities(path: &Path, validation: &mut Value) {
     }
 }
 
-/// All settings of tracing require mode Enabled, which requires a provider. Each attribute has one source.
+/// All tracing settings require mode Enabled, which requires a provider. Each attribute has one source.
 fn tracing(spec: &mut Value) {
     let Some(spec) = spec.as_object_mut() else {
         return;

@@ -184,8 +184,8 @@ fn decoding_rejects_exactly_what_the_schema_rejects() {
     stricter.check();
 }
 
-/// Calls `see` for every probe at every place, with whether the schema allows the probe, and the result of decoding an
-/// object that contains it.
+/// Calls `see` for every probe at every place. The last arguments are whether the schema allows the probe, and the
+/// result of decoding an object that contains it.
 fn for_every_probe(mut see: impl FnMut(&Crd, &str, &str, bool, &Result<Object, String>)) {
     // Most places are the same in every version and channel.
     let mut seen = HashSet::new();

@@ -8,7 +8,7 @@ use std::{env, fs, io};
 
 use serde_json::Value;
 
-/// The channels, named after their folders; `early` has the kind of earlier releases.
+/// The channels, named after their folders; `early` holds the kind from earlier releases.
 pub(crate) const CHANNELS: [&str; 3] = ["standard", "experimental", "early"];
 
 /// A version of a kind in a channel.
@@ -67,7 +67,7 @@ fn versions(channel: &'static str, spec: &Value, crds: &mut Vec<Crd>) {
     }
 }
 
-/// A step of a path.
+/// A step in a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// A field with this name.

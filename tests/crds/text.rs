@@ -183,7 +183,7 @@ impl<'a> Text<'a> {
     }
 }
 
-/// The sample stretched to this length: with inserted letters, and with inserted hostname labels.
+/// Stretches the sample to this length, once with letters and once with hostname labels.
 fn stretch(sample: &str, length: usize) -> [String; 2] {
     let letters = length.saturating_sub(sample.len());
     let (head, tail) = match sample.rsplit_once('a') {

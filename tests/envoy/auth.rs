@@ -1,4 +1,4 @@
-//! ExternalAuth filters of routes: requests to services and backends, responses to clients, failures, and changes.
+//! ExternalAuth filters on routes: requests to services and backends, responses to clients, failures, and changes.
 //!
 //! An echo backend serves as an HTTP authorization service: it permits a request by responding with 200.
 
@@ -47,7 +47,7 @@ fn rule(path: &str, filters: &[String], backend: &str) -> String {
     format!("filters: [{}], {}", filters.join(", "), at(path, backend))
 }
 
-/// A gRPC authorization service, and its Service with port 80.
+/// Starts a gRPC authorization service. Also returns a Service for it, with port 80.
 pub(crate) async fn auth_server(
     name: &str,
     decide: impl Fn(&str) -> Decision + Send + Sync + 'static,
@@ -387,7 +387,7 @@ async fn requests_fail_if_the_service_fails() {
         rule("/empty", &[http("empty", "")], "a"),
         rule("/refusing", &[http("refusing", "")], "a"),
         rule("/grpc", &[grpc("refusing", "")], "a"),
-        // It speaks HTTP/2, but doesn't implement this gRPC service.
+        // The backend speaks HTTP/2, but doesn't implement this gRPC service.
         rule("/wrong", &[grpc("auth", "")], "a"),
         rule("/", &[http("auth", "")], "a"),
     ];
@@ -507,7 +507,7 @@ async fn changes_take_effect_on_open_connections_without_a_failed_request() {
         }
         let what = format!("service {service:?} checks requests");
         let deadline = Instant::now() + Duration::from_secs(30);
-        // One connection for all requests: none of them fails.
+        // All requests use one connection, and none fails.
         loop {
             let before = counts();
             let response = kept.send(&Request::get(HOST, "/")).await;

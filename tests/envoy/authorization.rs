@@ -1,4 +1,4 @@
-//! External authorization of HTTPProxies: requests to the services, overrides by routes, and failures.
+//! External authorization for HTTPProxies: requests to the services, route overrides, and failures.
 //!
 //! An echo backend serves as an HTTP authorization service: it permits a request by responding with 200.
 
@@ -21,7 +21,7 @@ fn extension(name: &str, fields: &str) -> String {
     )
 }
 
-/// An HTTPProxy for the host `name`.test, with the fields of its authorization, and its routes.
+/// An HTTPProxy for the host `name`.test with these authorization fields and routes.
 fn proxy(name: &str, authorization: &str, routes: &str) -> String {
     format!(
         "apiVersion: projectsesame.io/v1\nkind: HTTPProxy\nmetadata: {{name: {name}}}\nspec:\n  virtualhost:\n    \
@@ -34,7 +34,7 @@ fn route(path: &str, fields: &str) -> String {
     format!("  - {{conditions: [{{prefix: {path}}}], services: [{{name: a, port: 80}}]{fields}}}\n")
 }
 
-/// A gRPC authorization service that denies paths containing `denied`, and its Service `grpc`.
+/// Starts a gRPC authorization service that denies paths containing `denied`. Also returns its Service `grpc`.
 async fn grpc() -> (AuthServer, String) {
     let any = SocketAddr::from(([127, 0, 0, 1], 0));
     let server = AuthServer::start(any, |request| match request.path.contains("denied") {
@@ -282,7 +282,7 @@ async fn the_certificate_of_an_extension_service_is_verified() {
             ("web.test", "/", "a"),
             ("named.test", "/", "503"),
             ("distrusted.test", "/", "503"),
-            // It requires TLS, and responds with an error.
+            // The service requires TLS, so it responds with an error.
             ("plain.test", "/", "503"),
         ],
     )

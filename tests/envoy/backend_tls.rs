@@ -1,4 +1,4 @@
-//! BackendTLSPolicies: encryption, verification, rotation of CAs, and failing closed.
+//! BackendTLSPolicies: encryption, verification, CA rotation, and failing closed.
 
 use std::cell::Cell;
 use std::net::SocketAddr;
@@ -20,7 +20,7 @@ pub(crate) fn authority() -> Authority {
     Authority::new().expect("a CA")
 }
 
-/// A TLS backend whose certificate has these names.
+/// Starts a TLS backend whose certificate has these names.
 pub(crate) async fn secure(name: &str, authority: &Authority, names: &[&str]) -> Backend {
     let identity = authority.issue(names).expect("a certificate");
     let config = identity.server_config().expect("a configuration");
@@ -38,7 +38,7 @@ pub(crate) fn authorities(name: &str, of: &[&Authority]) -> String {
     )
 }
 
-/// A policy for the Service of the same name. `validation` is given as its fields.
+/// A policy for the Service of the same name, with these fields of `validation`.
 pub(crate) fn policy(service: &str, validation: &str) -> String {
     format!(
         "apiVersion: gateway.networking.k8s.io/v1\nkind: BackendTLSPolicy\nmetadata: {{name: {service}}}\nspec:\n  \
@@ -46,12 +46,12 @@ pub(crate) fn policy(service: &str, validation: &str) -> String {
     )
 }
 
-/// The `caCertificateRefs` of a validation.
+/// The `caCertificateRefs` of a validation that trusts the CAs in a ConfigMap.
 pub(crate) fn trust(config_map: &str) -> String {
     format!("caCertificateRefs: [{{group: \"\", kind: ConfigMap, name: {config_map}}}]")
 }
 
-/// The fields of a validation.
+/// The fields of a validation with the CAs in a ConfigMap.
 pub(crate) fn by(config_map: &str, hostname: &str) -> String {
     format!("{}, hostname: {hostname}", trust(config_map))
 }
@@ -259,7 +259,7 @@ pub(crate) async fn set_trusted(sesame: &Sesame, of: &[&Authority]) {
 /// The minimum number of requests during changes.
 const REQUESTS: usize = 100;
 
-/// Requests over one connection and over new ones while `changes` runs; none may fail.
+/// Sends requests over one connection and over new ones while `changes` runs; none may fail.
 pub(crate) async fn load(
     address: SocketAddr,
     mut kept: Connection,

@@ -115,7 +115,7 @@ async fn the_services_app_protocol_is_used() {
     ];
     let sesame = Sesame::with_rules(&(services + &encrypted), &rules).await;
     let address = sesame.at(8080);
-    // Regardless of the client's protocol.
+    // The client's protocol doesn't matter.
     for connect in [Connect::plain(), Connect::plain().h2()] {
         for (path, protocol) in [("/plain", "HTTP/1.1"), ("/h2c", "HTTP/2")] {
             let response = connect
@@ -146,7 +146,7 @@ async fn the_services_app_protocol_is_used() {
     websocket(sesame.at(8080), "a.example.com").await;
 }
 
-/// Echoes messages over a WebSocket.
+/// Checks that the backend echoes messages over a WebSocket.
 pub(crate) async fn websocket(address: SocketAddr, host: &str) {
     let stream = TcpStream::connect(address).await.expect("a connection");
     let opened = tokio_tungstenite::client_async(format!("ws://{host}/ws"), stream).await;

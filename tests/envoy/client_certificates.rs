@@ -1,4 +1,4 @@
-//! The client certificate that a Gateway presents to its backends: choice of backends, rotation, and failing closed.
+//! The client certificate that a Gateway presents to its backends: which backends get it, rotation, failing closed.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::harness::{
 };
 use crate::listener_sets::listener_set;
 
-/// A TLS backend for s.test with a SPIFFE ID.
+/// Starts a TLS backend for s.test with a SPIFFE ID.
 pub(crate) async fn mutual(name: &str, authority: &Authority, clients: Clients<'_>) -> Backend {
     let identity = authority.issue(&["s.test", "spiffe://test/s"]);
     let identity = identity.expect("a certificate");
@@ -27,7 +27,7 @@ pub(crate) async fn mutual(name: &str, authority: &Authority, clients: Clients<'
     backend.expect("a backend")
 }
 
-/// The Gateway with the client certificate in a Secret.
+/// The Gateway, presenting the client certificate in a Secret.
 fn presenting(gateway: &str, secret: &str) -> String {
     let spec = format!("spec:\n  tls: {{backend: {{clientCertificateRef: {{name: {secret}}}}}}}\n");
     gateway.replacen("spec:\n", &spec, 1)
@@ -38,7 +38,7 @@ fn client(authority: &Authority, name: &str) -> Identity {
     authority.issue(&names).expect("a certificate")
 }
 
-/// The client certificate that the backend received, as base64.
+/// Sends a request and returns the client certificate that the backend received, as base64.
 async fn presented(address: SocketAddr, path: &str) -> anyhow::Result<Value> {
     let response = Connect::plain()
         .send(address, &Request::get(HOST, path))
@@ -110,7 +110,8 @@ async fn each_gateway_presents_its_own_certificate_to_backends_with_a_policy() {
     let sesame =
         Sesame::serving(|_| vec![("all.yaml", objects + &route("a", &names, &[HOST], &rules))])
             .await;
-    // Responses of backends that require a certificate, and of those that only request one: both reject a foreign one.
+    // Responses from backends that require a certificate, and from those that only request one: both reject a
+    // certificate from another CA.
     let expected = [
         ("requires", "requests", Some(&first)),
         ("requires", "requests", Some(&second)),
@@ -224,7 +225,7 @@ async fn all_kinds_of_routes_and_listeners_present_the_certificate() {
     assert!(plain.requests().iter().all(|request| request.tls.is_none()));
 }
 
-/// Sesame with the Gateway `web`, a route to a backend with a policy, and the Secret `own`.
+/// Starts Sesame with the Gateway `web`, a route to a backend with a policy, and the Secret `own`.
 async fn with_secret(ca: &Authority, backend: &Backend, own: &Identity) -> Sesame {
     let objects = authorities("ca", &[ca])
         + &service("s", &[backend.address()])
@@ -262,7 +263,7 @@ async fn the_certificate_is_rotated_without_a_failed_request() {
                     .folder()
                     .replace("own.yaml", &certificate("own", identity));
                 let change = sesame.changed("Secret/default/own", from).await;
-                // Only the secret, not the cluster.
+                // The secret changes; the cluster doesn't.
                 assert_eq!(change["resources"], 1, "{change}");
                 presents(address, Some(identity)).await;
             }

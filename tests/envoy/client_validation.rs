@@ -74,7 +74,7 @@ fn client() -> Connect {
     Connect::tls(HOST)
 }
 
-/// The summary of a response on a new connection.
+/// Sends a request on a new connection and summarizes the response.
 async fn response(connect: &Connect, address: SocketAddr) -> String {
     (connect, &Request::get(HOST, "/")).of(address).await
 }
@@ -89,7 +89,7 @@ async fn responds(connect: &Connect, address: SocketAddr, expected: &str) {
     .await;
 }
 
-/// An open connection that has served a request.
+/// Opens a connection and checks that it serves a request.
 async fn opened(connect: &Connect, address: SocketAddr) -> Connection {
     let mut connection = connect.open(address).await.expect("a handshake");
     assert_serves(&mut connection).await;
@@ -109,7 +109,7 @@ async fn clients_need_a_certificate_issued_by_the_cas_of_the_port() {
     let objects = front() + &authorities("one", &[&one]) + &authorities("two", &[&two]) + &services;
     let sesame = Sesame::serving(|ip| {
         let listeners = [HTTP.to_owned(), any(8443), any(9443), any(9444)];
-        // Settings for the port of an HTTP listener have no effect.
+        // Settings for an HTTP listener's port have no effect.
         let ports = [
             (8080, &*by("missing")),
             (9443, &*by("two")),
@@ -329,7 +329,7 @@ async fn without_a_valid_ca_connections_are_refused_and_other_ports_serve() {
     assert_eq!(accepted.expect("a condition").status, "True");
 }
 
-/// A CA rotation applies to new handshakes, even if a client offers a session, and closes no connection.
+/// A CA rotation applies to new handshakes, even if a client offers a session, and doesn't close connections.
 #[tokio::test]
 async fn rotated_cas_apply_to_new_connections_and_keep_open_ones() {
     let (_backends, services) = backends(&["a"]).await;
@@ -376,7 +376,7 @@ async fn rotated_cas_apply_to_new_connections_and_keep_open_ones() {
     }
 }
 
-/// Clients store sessions by server name, so they may offer one from another port.
+/// Clients store sessions by server name, so they may offer a session from another port.
 #[tokio::test]
 async fn sessions_are_not_resumed_on_other_ports() {
     let (_backends, services) = backends(&["a"]).await;

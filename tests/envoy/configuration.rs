@@ -21,7 +21,7 @@ fn configuration(spec: &str) -> String {
     )
 }
 
-/// A default fleet with a configuration, in a folder of its own.
+/// Starts a default fleet whose configuration is in a separate folder.
 async fn configured(spec: &str, objects: &str) -> (DefaultFleet, Folder) {
     let folder = Folder::new(&[(FILE, configuration(spec))]);
     let file = folder.file(FILE);
@@ -30,7 +30,7 @@ async fn configured(spec: &str, objects: &str) -> (DefaultFleet, Folder) {
     (fleet, folder)
 }
 
-/// An HTTPProxy whose requests without TLS are redirected, except those below /plain.
+/// An HTTPProxy that redirects requests without TLS, except those below /plain.
 fn proxy(identity: &Identity) -> String {
     certificate("web", identity)
         + "
@@ -100,7 +100,7 @@ async fn ports_of_the_default_fleet_move_with_listeners_and_redirects() {
     .await;
 }
 
-/// Two free ports of an address, from 1,000 above the offset.
+/// Two free ports on an address, starting 1,000 above the offset.
 fn free_ports(ip: IpAddr, offset: u16) -> [SocketAddr; 2] {
     let ports = (offset + 1000..).map(|port| SocketAddr::new(ip, port));
     let mut free = ports.filter(|address| TcpListener::bind(address).is_ok());

@@ -29,7 +29,7 @@ pub(crate) fn tls(name: &str, hostname: &str, certificates: &[&str]) -> String {
     }
 }
 
-/// Backends that terminate TLS, each with a certificate for its own name, and their objects.
+/// Starts backends that terminate TLS, each with a certificate for its own name. Also returns their objects.
 async fn tls_backends(names: &[&str]) -> (Vec<Backend>, String) {
     let mut all = (Vec::new(), String::new());
     for name in names {
@@ -44,7 +44,7 @@ async fn tls_backends(names: &[&str]) -> (Vec<Backend>, String) {
     all
 }
 
-/// The backend that responds to a request over TLS with this server name.
+/// Sends a request over TLS with this server name and returns the backend that responds.
 async fn over_tls(address: SocketAddr, server_name: &str) -> String {
     let request = Request::get(server_name, "/");
     (&Connect::tls(server_name), &request).of(address).await
@@ -200,7 +200,7 @@ async fn the_most_specific_listener_then_hostname_then_oldest_route_wins() {
         ("b.example.com", "wild"),
         ("b.a.example.com", "wild"),
         ("x.deep.example.com", "narrow"),
-        // The most specific listener for it has no route.
+        // The most specific listener for this host has no route.
         ("empty.example.com", "no response"),
         ("example.com", "no response"),
         ("example.org", "no response"),
@@ -274,8 +274,7 @@ async fn connections_stay_open_while_other_routes_change() {
     }
 }
 
-/// The destination of connections is a resource of its own, so changing a route's backend doesn't close the route's
-/// connections either.
+/// The destination is a separate resource, so changing a route's backend doesn't close the route's connections either.
 #[tokio::test]
 async fn connections_stay_open_while_their_own_route_changes() {
     let (_plain, services) = backends(&["a", "b"]).await;

@@ -168,7 +168,7 @@ async fn wildcards_allow_what_is_requested() {
             "{path}: {response:?}"
         );
         let (allowed, with) = permission(&response);
-        // With credentials, a wildcard in the response has no meaning.
+        // With credentials, browsers don't treat `*` in the response as a wildcard.
         assert!(
             allowed == origin || (allowed == "*" && credentials.is_empty()),
             "{path}: {allowed}"

@@ -1,4 +1,4 @@
-//! UDPRoutes: sessions by weight, which survive changes.
+//! UDPRoutes: sessions are distributed by weight and survive changes.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -12,8 +12,8 @@ use crate::harness::{Sesame, assert_share, created, eventually, gateway, service
 
 const UDP: &str = "name: udp, protocol: UDP, port: 5300";
 
-/// A server that replies to each datagram with its name and the datagram, and a Service for it with the same name. It
-/// ends with the test.
+/// Starts a server that replies to each datagram with its own name and the datagram; it stops when the test ends.
+/// Returns a Service for it, with the same name.
 async fn echo(name: &'static str) -> String {
     let socket = UdpSocket::bind("127.0.0.1:0").await.expect("a socket");
     let address = socket.local_addr().expect("an address");
@@ -43,7 +43,8 @@ impl Session {
         Self { socket, sent: 0 }
     }
 
-    /// The name of the server that answers. Datagrams can get lost, so several are sent within ten seconds.
+    /// Sends datagrams, since some can get lost, until a server answers or ten seconds have passed. Returns the
+    /// server's name.
     async fn answer(&mut self) -> Result<String> {
         for _ in 0..10 {
             self.sent += 1;
@@ -56,7 +57,7 @@ impl Session {
         bail!("no answer")
     }
 
-    /// The name in the reply to this datagram. Late replies to others are skipped.
+    /// Waits for the reply to this datagram and returns the name in it. Skips late replies to earlier datagrams.
     async fn reply_to(&self, datagram: &str) -> Result<String> {
         let mut buffer = [0; 64];
         loop {

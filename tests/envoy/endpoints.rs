@@ -16,7 +16,7 @@ async fn start(name: &str) -> Backend {
     Backend::start(name, any).await.expect("a backend")
 }
 
-/// A slice of a Service with these ports and endpoints.
+/// An EndpointSlice for a Service, with these ports and endpoints.
 fn slice(name: &str, service: &str, ports: &str, endpoints: &str) -> String {
     format!(
         "apiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\nmetadata: {{name: {name}, labels: {{kubernetes.io/service-name: \
@@ -138,7 +138,7 @@ async fn terminating_endpoints_serve_if_no_others_are_ready() {
     only("ready").await;
 }
 
-/// A Gateway and endpoints with IPv4 and IPv6 addresses. Without IPv6 on the machine, tests IPv4 only.
+/// A Gateway and endpoints with IPv4 and IPv6 addresses. If IPv6 is unavailable, tests IPv4 only.
 #[tokio::test]
 async fn both_address_families_are_served() {
     let loopback = Ipv6Addr::LOCALHOST;
@@ -192,7 +192,7 @@ async fn both_address_families_are_served() {
             "{address}: {found:?}"
         );
     }
-    // With only IPv6 endpoints, those are used.
+    // If all endpoints are IPv6, they are used.
     if let Some(v6) = &v6 {
         let only = service("a", &[v6.address()]);
         let text = std::fs::read_to_string(sesame.folder().file("all.yaml")).expect("a file");

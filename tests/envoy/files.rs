@@ -146,7 +146,7 @@ async fn files_are_read_only_once_without_watching() {
         "a.yaml",
         &route("a", &["web"], &["a.example.com"], &[&at("/", "b")]),
     );
-    // A restarted Envoy gets the same configuration; by then Sesame would have noticed a change.
+    // A restarted Envoy gets the same configuration. A watching Sesame would have noticed the change by then.
     let (envoy, _) = sesame.envoys()[0];
     crate::harness::send_signal(envoy, Signal::SIGKILL);
     sesame

@@ -16,7 +16,7 @@ fn call(host: &str, path: &str) -> Request {
         .header("te", "trailers")
 }
 
-/// The backend that received the call over HTTP/2, or the gRPC status.
+/// Makes a call. Returns the backend that received it over HTTP/2, or the gRPC status.
 async fn outcome(sesame: &Sesame, request: &Request) -> String {
     let response = Connect::plain().h2().send(sesame.at(8080), request).await;
     let response = response.expect("a response");

@@ -1,4 +1,4 @@
-//! Ingresses: paths, hosts, default backends, TLS, ports and protocols of Services.
+//! Ingresses: paths, hosts, default backends, TLS, Service ports and protocols.
 
 use sesame_testkit::certs::Identity;
 use sesame_testkit::client::{Connect, Request};
@@ -144,7 +144,7 @@ async fn hosts_with_tls_are_served_with_and_without_it() {
     let mut wrong = Vec::new();
     for (host, path, expected) in [
         ("a.example.com", "/app", "a"),
-        // A path of another Ingress, which has no certificate.
+        // A path from another Ingress, which doesn't have a certificate.
         ("a.example.com", "/other", "other"),
         ("a.example.com", "/", "default"),
         ("b.example.com", "/", "wild"),
@@ -222,7 +222,7 @@ async fn requests_without_tls_are_redirected_or_refused() {
     }
 }
 
-/// An invalid certificate or version affects no other host.
+/// An invalid certificate or version doesn't affect other hosts.
 #[tokio::test]
 async fn an_invalid_ingress_does_not_affect_others() {
     let (_backends, services) = backends(&["a"]).await;

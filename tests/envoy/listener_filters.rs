@@ -1,4 +1,4 @@
-//! Filters of listeners: checks of all requests before a route is selected.
+//! Filters on listeners: they check every request before a route is selected.
 
 use std::net::IpAddr;
 use std::time::{Duration, Instant};

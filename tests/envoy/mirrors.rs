@@ -110,7 +110,7 @@ async fn a_share_of_requests_is_mirrored() {
     let sesame = Sesame::with_rules(&services, &[&rule]).await;
     let responses = shares(sesame.at(8080), &Request::get("a.example.com", "/"), ASKED).await;
     assert_eq!(responses, BTreeMap::from([("a".to_owned(), ASKED)]));
-    // Copies may arrive after the responses. `all` gets a known number of them, so wait for those.
+    // Copies may arrive after the responses. `all` gets a known number of copies, so wait for all of these.
     eventually("all copies arrive", async || {
         let count = mirrors[4].count();
         anyhow::ensure!(count == u64::from(ASKED), "{count} of {ASKED}");

@@ -26,7 +26,7 @@ fn identity(names: &[&str]) -> Identity {
     Identity::self_signed(names).expect("a certificate")
 }
 
-/// A listener of a set.
+/// A listener in a set.
 fn listener(name: &str, hostname: &str, certificate: &str) -> String {
     https(Https {
         name,
@@ -36,7 +36,7 @@ fn listener(name: &str, hostname: &str, certificate: &str) -> String {
     })
 }
 
-/// A set with the listeners of these hosts. `h0` has a certificate of its own.
+/// A set with listeners for these hosts. `h0` has its own certificate.
 fn hosts(name: &str, numbers: std::ops::Range<usize>) -> String {
     let listeners: Vec<String> = numbers
         .map(|number| {
@@ -81,7 +81,8 @@ async fn sesame(services: String) -> Sesame {
     .await
 }
 
-/// The backend for a host, and whether the handshake showed the certificate with this name.
+/// Sends a request to a host. Returns the backend that responds, and whether the server presented the certificate for
+/// this name.
 async fn answer(address: SocketAddr, host: &str, name: &str) -> anyhow::Result<(String, bool)> {
     let mut connection = Connect::tls(host).open(address).await?;
     let shown = has_certificate(&connection, name);
@@ -145,7 +146,7 @@ async fn changes_of_listeners_and_certificates_keep_all_connections_open() {
     let mut open = open(address, &[0, 1, LISTENERS - 1]).await;
     assert_open(&mut open).await;
 
-    // A name that had no listener, and so no certificate, gets one.
+    // A new listener provides a certificate for a name that had none.
     let new = host(LISTENERS);
     assert!(Connect::tls(&new).open(address).await.is_err());
     let set = hosts("new", LISTENERS..LISTENERS + 1) + &route_of("new", "b");

@@ -14,7 +14,7 @@ const ROUNDS: usize = 3;
 /// Number of requests per set.
 const REQUESTS: usize = 1_000;
 
-/// A path from few letters, so that many paths are nested.
+/// A path made of few letters, so that many paths are nested.
 fn path(dice: &mut Dice) -> String {
     let segments = 1 + dice.roll(4);
     let segment =
@@ -63,8 +63,8 @@ fn routes(dice: &mut Dice) -> String {
     text
 }
 
-/// Routes that match no request, with so many keys and regular expressions, which each key would contain, that the host's
-/// routes don't form a tree.
+/// Routes that don't match any request. They keep the host's routes from forming a tree: there are many keys, and each
+/// would contain all of the many regular expressions.
 fn never() -> String {
     let rule = |number: usize| {
         let regex = format!("{{type: RegularExpression, value: \"/never-{number}[0-9]\"}}");

@@ -38,7 +38,7 @@ fn slice(xbackend: &str, pods: &[&Backend]) -> String {
     )
 }
 
-/// Backends with the same port, like the Pods of a Deployment.
+/// Starts backends on the same port, like the Pods of a Deployment.
 async fn pods<const N: usize>(names: [&str; N]) -> [Backend; N] {
     let mut pods = Vec::new();
     let mut address = SocketAddr::from(([127, 0, 0, 2], 0));

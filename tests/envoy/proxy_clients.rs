@@ -23,7 +23,7 @@ pub(crate) fn secret(name: &str, entries: &[(&str, &str)]) -> String {
     format!("{secret}\n---\n")
 }
 
-/// An HTTPProxy for a host with TLS, whose requests go to the backend `a`.
+/// An HTTPProxy for a TLS host, which routes to the backend `a`.
 fn proxy(name: &str, validation: &str) -> String {
     format!(
         "apiVersion: projectsesame.io/v1\nkind: HTTPProxy\nmetadata: {{name: {name}}}\nspec:\n  \
@@ -53,7 +53,7 @@ fn issued(authority: &Authority, serial: u64) -> Identity {
     identity.expect("a certificate")
 }
 
-/// The summary of a response on a new connection to a host.
+/// Sends a request on a new connection to a host and summarizes the response.
 async fn response(client: Option<&Identity>, host: &str, address: SocketAddr) -> String {
     let host = format!("{host}.example.com");
     let connect = Connect::tls(&host);
@@ -64,7 +64,7 @@ async fn response(client: Option<&Identity>, host: &str, address: SocketAddr) ->
     (&connect, &Request::get(&host, "/")).of(address).await
 }
 
-/// The header that the backend receives.
+/// Sends a request and returns the header that the backend receives.
 async fn forwarded(client: Option<&Identity>, host: &str, address: SocketAddr) -> String {
     let host = format!("{host}.example.com");
     let connect = Connect::tls(&host);
@@ -146,7 +146,7 @@ async fn clients_need_valid_certificates_that_are_not_revoked() {
         }
     }
     becomes(started.http, "required.example.com", "/", "301").await;
-    // A new CRL closes no connections.
+    // A new CRL doesn't close connections.
     let leaf = Connect::tls("leaf.example.com").presenting(&valid);
     let mut open = leaf.open(started.https).await.expect("a handshake");
     let request = Request::get("leaf.example.com", "/");
@@ -216,7 +216,7 @@ async fn backends_get_the_chosen_parts_of_certificates() {
     let keys: Vec<&str> = keys.map(|(key, _)| key).collect();
     let expected = ["Hash", "Cert", "Chain", "Subject", "URI", "DNS", "DNS"];
     assert_eq!(keys, expected, "{all}");
-    // Without TLS, there is no certificate.
+    // Without TLS, clients don't present a certificate.
     let request = Request::get("all.example.com", "/open").header(XFCC, FORGED);
     let response = started.send(&request).await;
     assert_eq!(

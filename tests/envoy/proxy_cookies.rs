@@ -43,7 +43,7 @@ spec:
   routes: [{services: [{name: a, port: 80}]}]
 "#;
 
-/// The cookies of the response to a request for which the backend sets these.
+/// Sends a request for which the backend sets these cookies. Returns the cookies in the response.
 async fn cookies(started: &DefaultFleet, host: &str, path: &str, set: &[&str]) -> Vec<String> {
     let request = set
         .iter()
@@ -67,7 +67,7 @@ async fn attributes_of_cookies_are_changed() {
     let long = format!("id={}", "x; ".repeat(1_000));
     let spaces = format!("id{}x", " ".repeat(4_000));
     let cases: &[(&str, &str)] = &[
-        // Attributes are added or replaced, and others stay in order.
+        // Attributes are added or replaced; the others keep their order.
         ("id=1", &format!("id=1; {new}")),
         (
             "id=1; Path=/old; Expires=Wed, 21 Oct 2026 07:28:00 GMT; HttpOnly",
@@ -79,7 +79,7 @@ async fn attributes_of_cookies_are_changed() {
         ),
         ("id=", &format!("id=; {new}")),
         ("id = 1", &format!("id = 1; {new}")),
-        // Values are not attributes, and not patterns.
+        // Values are neither attributes nor patterns.
         (
             "id=\"Path=/old, Secure\"; Path=/old",
             &format!("id=\"Path=/old, Secure\"; {new}"),
@@ -96,7 +96,7 @@ async fn attributes_of_cookies_are_changed() {
             "__Host-x.y=1; Secure",
             "__Host-x.y=1; Secure; SameSite=None",
         ),
-        // Other names stay as they are.
+        // Cookies with other names don't change.
         ("ID=1; path=/old", "ID=1; path=/old"),
         ("idx=1; Path=/old", "idx=1; Path=/old"),
         ("x=id=1; Path=/old", "x=id=1; Path=/old"),
@@ -116,7 +116,7 @@ async fn attributes_of_cookies_are_changed() {
     assert_eq!(cookies(&started, HOST, "/", &set).await, expected);
     assert_eq!(cookies(&started, HOST, "/", &[]).await, [""; 0]);
 
-    // A Service's changes override the route's, one by one.
+    // A Service's changes override the route's, attribute by attribute.
     let set = ["id=1; Secure; Path=/old", "own=1", "open=1; Secure"];
     let expected = ["id=1; Path=/service; SameSite=Lax", "own=1; Secure", set[2]];
     let found = cookies(&started, HOST, "/service", &set).await;

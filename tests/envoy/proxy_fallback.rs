@@ -1,4 +1,4 @@
-//! The fallback certificate of HTTPProxies: connections that name no host, or an unknown one.
+//! The fallback certificate for HTTPProxies: connections whose server name is missing or unknown.
 
 use std::net::SocketAddr;
 
@@ -18,7 +18,7 @@ fn of(name: &str, names: &[&str]) -> String {
     certificate(name, &identity)
 }
 
-/// An HTTPProxy whose requests go to the backend `a`.
+/// An HTTPProxy that routes to the backend `a`.
 fn proxy(name: &str, host: &str) -> String {
     format!(
         "apiVersion: projectsesame.io/v1\nkind: HTTPProxy\nmetadata: {{name: {name}}}\nspec:\n  \
@@ -33,7 +33,7 @@ fn with_tls(name: &str, fqdn: &str, fields: &str) -> String {
     )
 }
 
-/// The status of a response on a connection. Only the backend may respond with 200.
+/// Sends a request on a connection and returns the status. Only the backend may respond with 200.
 async fn status(connection: &mut Connection, host: &str) -> u16 {
     // A client can't choose the listener.
     let request = Request::get(host, "/").header("x-sesame-listener", "*");
@@ -42,7 +42,7 @@ async fn status(connection: &mut Connection, host: &str) -> u16 {
     response.status.as_u16()
 }
 
-/// Waits until connections without a server name have a certificate for this name, and are served.
+/// Waits until connections without a server name get a certificate for this name and are served.
 async fn has_fallback(address: SocketAddr, name: &str) {
     eventually(&format!("the certificate is {name}"), async || {
         let mut connection = Connect::tls("").open(address).await?;
@@ -143,7 +143,7 @@ async fn connections_without_a_known_host_reach_the_hosts_that_enable_the_fallba
         }
     }
 
-    // A new certificate closes no connections.
+    // A new certificate doesn't close connections.
     let mut other = open("other.example.com", address)
         .await
         .expect("a handshake");

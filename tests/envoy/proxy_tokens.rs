@@ -31,7 +31,7 @@ fn request(path: &str, token: &str) -> Request {
     }
 }
 
-/// The objects of a host with these providers and routes.
+/// The objects for a host with these providers and routes.
 fn host(providers: &[String], routes: &[&str]) -> String {
     let front = Identity::self_signed(&["*.example.com"]).expect("a certificate");
     let (providers, routes) = (providers.join(", "), routes.join(", "));
@@ -136,7 +136,7 @@ async fn requests_need_the_token_that_their_route_requires() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    // Without TLS, too.
+    // Requests without TLS also need a token.
     assert_eq!(request("/", "").of(started.http).await, "401");
     assert_eq!(request("/", &valid).of(started.http).await, "a");
     for (path, token, forwarded) in [

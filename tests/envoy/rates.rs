@@ -1,4 +1,4 @@
-//! Rate limits of hosts and routes: local to each Envoy, and global, enforced by a service.
+//! Rate limits for hosts and routes: local to each Envoy, and global, enforced by a service.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

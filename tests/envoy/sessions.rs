@@ -6,7 +6,7 @@ use sesame_testkit::client::Request;
 
 use crate::harness::{Sesame, backends, service, shares};
 
-/// One Service with three endpoints.
+/// Starts Sesame with these rules for a Service with three endpoints.
 async fn serving(rules: &[&str]) -> (Vec<sesame_testkit::backend::Backend>, Sesame) {
     let (backends, _) = backends(&["one", "two", "three"]).await;
     let addresses: Vec<_> = backends.iter().map(|backend| backend.address()).collect();

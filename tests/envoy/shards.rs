@@ -147,7 +147,7 @@ async fn summary_by(
     ))
 }
 
-/// The status line of the response to a CONNECT request, which Envoy rejects.
+/// Sends a CONNECT request, which Envoy rejects, and returns the status line.
 async fn tunnel(at: SocketAddr, host: &str) -> Result<String> {
     let mut stream = BufReader::new(TcpStream::connect(at).await?);
     let request = format!("CONNECT {host}:80 HTTP/1.1\r\nhost: {host}:80\r\n\r\n");
@@ -281,7 +281,7 @@ async fn backends_see_no_trace_of_shards() {
     assert!(!headers.contains("shard"), "{response}");
 }
 
-/// Routes of a listener for this many hosts.
+/// Routes on a listener, for this many hosts.
 fn hosts(listener: &str, number: usize) -> String {
     let parent = format!("web, sectionName: {listener}");
     let route = |host: usize| {
@@ -346,8 +346,7 @@ async fn no_request_is_lost_when_a_table_grows_and_shrinks() {
         // Above the sharding threshold, then far enough below it to return to a whole table.
         for number in [410, 600, 150, 420, 100, 430] {
             if number == 430 {
-                // Once the previous listener has drained, no listener subscribes to shards any more, and they are
-                // removed.
+                // Once the previous listener has drained, the shards don't have subscribers, and are removed.
                 sleep(Duration::from_secs(12)).await;
             }
             sesame

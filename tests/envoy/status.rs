@@ -98,7 +98,7 @@ async fn a_dangling_reference_is_reported_until_it_resolves() {
         sesame.of_route("a", "ResolvedRefs").await
     })
     .await;
-    // A route of another controller's Gateway gets no status.
+    // A route attached to another controller's Gateway doesn't get a status.
     let elsewhere = sesame.status("HTTPRoute", "elsewhere").await.ok();
     let parents = elsewhere.and_then(|status| status["parents"].as_array().map(Vec::len));
     assert_eq!(parents.unwrap_or_default(), 0);

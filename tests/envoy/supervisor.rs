@@ -13,7 +13,7 @@ use crate::harness::{
     new_ip, route, send_signal,
 };
 
-/// The Gateways `web` and `other`, each at its own address, with one route attached to both.
+/// Starts the Gateways `web` and `other`, each on its own address, with one route attached to both.
 async fn two() -> (Vec<Backend>, Sesame, IpAddr) {
     let (backends, services) = backends(&["a"]).await;
     let other = new_ip();
@@ -31,7 +31,7 @@ async fn two() -> (Vec<Backend>, Sesame, IpAddr) {
     (backends, sesame, other)
 }
 
-/// The Envoy of a Gateway.
+/// Waits until a Gateway's Envoy has started, and returns its PID.
 async fn envoy_of(sesame: &Sesame, gateway: &str) -> u32 {
     let started = sesame
         .event(&format!("an Envoy for {gateway} has started"), 0, |event| {
@@ -74,7 +74,7 @@ async fn a_killed_envoy_is_restarted_and_the_other_is_not_affected() {
     eventually("it serves again", async || {
         let response = request.of(sesame.at(8080)).await;
         anyhow::ensure!(response == "a", "{response}");
-        // Meanwhile the other Envoy loses no connection.
+        // Meanwhile, the other Envoy keeps its connections.
         assert_eq!(
             neighbour
                 .send(&request)
@@ -202,12 +202,12 @@ async fn envoys_do_not_outlive_a_killed_sesame() {
     becomes(next.at(8080), "a.example.com", "/", "404").await;
 }
 
-/// Gateways without addresses get loopback addresses in order of their names.
+/// Gateways without addresses get loopback addresses in name order.
 #[tokio::test]
 async fn gateways_without_addresses_get_stable_ones() {
     let (_backends, services) = backends(&["a", "b"]).await;
     let loopback = |last| IpAddr::from(Ipv4Addr::new(127, 0, 0, last));
-    // A port that is currently free at both addresses.
+    // A port that is currently free on both addresses.
     let port = eventually("a port that is free at both addresses", async || {
         let one = TcpListener::bind((loopback(1), 0))?;
         let port = one.local_addr()?.port();

@@ -31,7 +31,7 @@ fn enabled(collector: &str, more: &str) -> String {
     format!("mode: Enabled, provider: {{backendRef: {{name: {collector}, port: 80}}}}, {more}")
 }
 
-/// A traceparent of the client's trace.
+/// A traceparent for the client's trace.
 fn traceparent(flags: &str) -> String {
     format!("00-{}-{}-{flags}", TRACE.0, TRACE.1)
 }
@@ -188,7 +188,7 @@ async fn requests_are_sampled_by_rate_and_parent() {
 
 const REQUESTS: u32 = 400;
 
-/// The number of sampled requests. Each request has its own trace, with these flags, if any.
+/// Sends requests, each with its own trace and these flags, if any. Returns the number of sampled requests.
 async fn sampled_of(connection: &mut Connection, flags: &str) -> Result<u32> {
     let mut count = 0;
     for number in 0..REQUESTS {
@@ -218,7 +218,7 @@ async fn a_failing_collector_does_not_affect_requests() {
         } else {
             ""
         };
-        // The collector of `otel` never responds.
+        // The collector `otel` never responds.
         let tracing = enabled(name, "").replace(
             "port: 80}",
             &format!("port: 80{more}}}, headers: [{{name: x-echo-delay, value: 60s}}]"),

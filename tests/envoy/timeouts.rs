@@ -32,7 +32,7 @@ async fn serving(services: &str, rules: &[(&str, &str)]) -> Sesame {
     sesame
 }
 
-/// Also starts the backend of all routes.
+/// Starts Sesame with these rules, and the backend of all its routes.
 async fn with_backend(rules: &[(&str, &str)]) -> (Vec<Backend>, Sesame) {
     let (backends, services) = backends(&["a"]).await;
     let sesame = serving(&services, rules).await;
@@ -131,7 +131,7 @@ async fn listed_codes_are_retried_up_to_the_limit() {
 async fn failed_connections_are_retried_elsewhere() {
     let (backends, _) = backends(&["a"]).await;
     let good = backends[0].address();
-    // The same port at another address is closed.
+    // The same port on another address is closed.
     let refusing = SocketAddr::from(([127, 0, 0, 2], good.port()));
     let sesame = serving(
         &service("a", &[good, refusing]),
@@ -217,7 +217,7 @@ async fn only_the_request_timeout_cuts_off_a_response_that_has_begun() {
     tokio::join!(join_all(cut_off), complete);
 }
 
-/// The status of the response to a POST whose body ends after a pause.
+/// Sends a POST whose body ends after a pause, and returns the status of the response.
 async fn slowly(address: SocketAddr, host: &str, path: &str, pause: Duration) -> String {
     let mut connection = TcpStream::connect(address).await.expect("a connection");
     let head = format!(

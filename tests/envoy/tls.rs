@@ -208,7 +208,7 @@ async fn requests_for_another_listener_are_misdirected() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Without a catch-all listener, an unknown hostname belongs to no other listener.
+/// Without a catch-all listener, an unknown hostname doesn't belong to another listener.
 #[tokio::test]
 async fn a_hostname_without_a_listener_gets_404_not_421() {
     let (_backends, services) = backends(&["a", "b"]).await;

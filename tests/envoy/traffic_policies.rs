@@ -1,4 +1,4 @@
-//! XBackendTrafficPolicies: limits on retries, and session persistence of Services.
+//! XBackendTrafficPolicies: retry limits, and session persistence for Services.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -43,7 +43,7 @@ async fn retries_in_progress_are_limited() {
     let backend = &backends[0];
     assert_eq!(storm(&sesame, backend, "503").await, 3 * STORM);
 
-    // The policy changes only the cluster, and interrupts no request.
+    // The policy changes only the cluster and doesn't interrupt requests.
     let slow = Request::get("a.example.com", "/?delay=3s");
     let changed = async {
         sleep(Duration::from_millis(500)).await;
@@ -66,8 +66,8 @@ async fn retries_in_progress_are_limited() {
         "concurrent retries are limited to 10% of concurrent requests, but at least 2 are allowed"
     );
 
-    // When all requests fail together, a tenth of them may be retried, then a tenth of those that are left. Beyond the
-    // limit, the client gets the backend's last response.
+    // When all requests fail together, a tenth of them may be retried, then a tenth of those still in flight. Beyond
+    // the limit, the client gets the backend's last response.
     for status in ["503", "500"] {
         let retries = storm(&sesame, backend, status).await;
         assert!((1..=STORM / 2).contains(&retries), "{retries} retries");
@@ -139,10 +139,10 @@ async fn sessions_of_a_service_are_persistent_except_in_rules_with_their_own() {
     assert_share("other", found["other"], RETURNS, 0.5);
 }
 
-/// Requests of a returning client.
+/// Number of requests from a returning client.
 const RETURNS: u32 = 100;
 
-/// Sends several requests with the cookie of a response, and counts the responses of each backend.
+/// Sends several requests with a response's cookie, and counts the responses from each backend.
 pub(crate) async fn returning(
     sesame: &Sesame,
     path: &str,

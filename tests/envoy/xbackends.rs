@@ -260,7 +260,7 @@ async fn new_connections_use_the_latest_answer() {
     becomes(sesame.at(8080), HOST, path, "first").await;
 }
 
-/// Otherwise one XBackend could delay all changes of its fleet.
+/// Otherwise, one XBackend could delay all changes to its fleet.
 #[tokio::test]
 async fn a_name_without_an_answer_delays_nothing_else() {
     let names = Names::new(&["x.test"]).await;

@@ -1,5 +1,5 @@
-//! Precedence of objects: Ingresses, HTTPProxies and HTTPRoutes with overlapping hosts and paths, all served by the same
-//! Envoy, with and without TLS.
+//! Precedence of objects: Ingresses, HTTPProxies and HTTPRoutes with overlapping hosts and paths, all served by the
+//! same Envoy, with and without TLS.
 //!
 //! The expected answers come from [`object::answer`], which evaluates each request on its own, without route tables.
 
@@ -29,10 +29,10 @@ use self::object::{Kind, Object, Plain, Rule, SECRET, Tls, answer};
 use crate::rig::{LOOPBACK, Rig};
 use crate::{TURN, try_all};
 
-/// Hosts of objects.
+/// Hosts in objects.
 const HOSTS: [&str; 3] = ["a.example.com", "b.example.com", "*.example.com"];
 
-/// Hosts of requests.
+/// Hosts in requests.
 const REQUESTED: [&str; 5] = [
     "a.example.com",
     "b.example.com",

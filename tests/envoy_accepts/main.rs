@@ -22,10 +22,10 @@ use tokio::runtime::Runtime;
 
 use crate::rig::Rig;
 
-/// Envoys can share ports without an error, so only one test at a time may look for free ones.
+/// Envoys can share ports without an error, so only one test at a time may look for free ports.
 static TURN: Mutex<()> = Mutex::new(());
 
-/// One for each Gateway, and the default fleet.
+/// A fleet for each Gateway, and the default fleet.
 fn fleets() -> BTreeSet<FleetId> {
     GATEWAYS
         .into_iter()

@@ -1,4 +1,4 @@
-//! Shared by the tests of the full translation.
+//! Shared code for tests of the full translation.
 //!
 //! - [`cases`]: the files under `tests/cases`, one case each.
 //! - [`mutation`]: invalid and odd objects.

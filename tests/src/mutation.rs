@@ -49,7 +49,7 @@ pub struct Mutation {
     pub value: Value,
 }
 
-/// The places of a value that can be changed: every field and every list entry, but not the root.
+/// The places in a value that can be changed: every field and every list entry, but not the root.
 pub fn paths(value: &Value) -> Vec<String> {
     let mut out = Vec::new();
     collect(value, "", &mut out);

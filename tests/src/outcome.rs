@@ -34,8 +34,8 @@ pub struct Outcome {
     translation: Translation,
 }
 
-/// Decodes and translates objects. As in a cluster, the generation defaults to 1. If there are objects of Contour's group, its
-/// annotations are read too.
+/// Decodes and translates objects. As in a cluster, the generation defaults to 1. If there are objects in Contour's API
+/// group, Contour's annotations are read too.
 ///
 /// # Panics
 /// If an object is of a kind that Sesame doesn't read.
@@ -66,7 +66,7 @@ pub fn of(values: &[Value]) -> Outcome {
     }
 }
 
-/// The settings of all cases. They affect only objects that use them.
+/// Settings for all cases; they affect only objects that use them.
 fn settings() -> Settings {
     let ingress = IngressSettings {
         fallback_certificate: Some(NamespacedName::new("default", "wildcard")),
@@ -142,7 +142,7 @@ impl Constants {
         constants
     }
 
-    /// The form in which they are pinned.
+    /// The form in which the constants are pinned.
     pub fn to_node(&self) -> Node {
         Node::from(Value::Object(
             self.values

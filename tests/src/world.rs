@@ -25,7 +25,7 @@ impl World {
         Self::of(Core::new(options))
     }
 
-    /// A world with a core that has no objects.
+    /// A world for a core without objects.
     pub fn of(core: Core) -> Self {
         let mut world = Self {
             core,

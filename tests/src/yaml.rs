@@ -81,7 +81,7 @@ impl Node {
             return;
         }
         out.push('\n');
-        // A list under a key needs no extra indentation.
+        // A list under a key doesn't need extra indentation.
         let inner = match self {
             Self::List(_) => indent,
             _ => indent + 2,
@@ -137,7 +137,7 @@ fn pad(indent: usize, out: &mut String) {
 /// `inside` brackets.
 fn quoted(text: &str, inside: bool) -> String {
     let starts_well = text.starts_with(|c: char| c.is_alphabetic() || "/_(.^$".contains(c));
-    // A number has no second dot, no slash and no such unit.
+    // Text with a second dot, a slash or the unit `s` isn't a number.
     let is_number =
         |text: &str| text.matches('.').count() < 2 && !text.contains('/') && !text.ends_with('s');
     let starts_as_number = text.starts_with(|c: char| c.is_ascii_digit()) && !is_number(text);

@@ -62,8 +62,8 @@ pub fn sesame(profile: Profile) -> Result<PathBuf> {
     Ok(built(name, "sesame").get_program().into())
 }
 
-/// A built program. `cargo run` would resolve different features of shared dependencies than a build of several
-/// packages, and rebuild them.
+/// A command for a program that is already built. `cargo run` would rebuild shared dependencies, because it resolves
+/// their features differently than a build of several packages.
 pub fn built(profile: &str, program: &str) -> Command {
     let target =
         env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);

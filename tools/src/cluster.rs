@@ -1,5 +1,5 @@
-//! `cargo xtask cluster`: a single-node Kubernetes cluster in Linux namespaces. It needs no container engine, no
-//! registry, and no network access except for Go modules.
+//! `cargo xtask cluster`: a single-node Kubernetes cluster in Linux namespaces. It doesn't need a container engine or a
+//! registry, and needs network access only for Go modules.
 //!
 //! In: a command line, or calls from other subcommands. Out: a running cluster, or none.
 
@@ -274,7 +274,7 @@ impl Cluster {
             .try_for_each(|archive| images::import(&own.layout, &self.built, archive))
     }
 
-    /// The file of the cluster's network namespace.
+    /// The file that refers to the cluster's network namespace.
     ///
     /// # Errors
     /// For an existing cluster.

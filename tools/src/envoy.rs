@@ -60,7 +60,7 @@ fn pinned_sha256(os: &str, arch: &str) -> Option<&'static str> {
     })
 }
 
-/// Downloads it and moves it to `path` atomically.
+/// Downloads Envoy and moves it to `path` atomically.
 fn fetch(path: &Path) -> Result<()> {
     let (os, arch) = (std::env::consts::OS, std::env::consts::ARCH);
     let sha256 = pinned_sha256(os, arch)
@@ -87,7 +87,8 @@ fn fetch(path: &Path) -> Result<()> {
     })
 }
 
-/// Checks that it runs on this machine, so that an old C library, for example, fails here instead of in a test.
+/// Checks that Envoy runs on this machine, so that an outdated C library, for example, causes an error here instead of
+/// in a test.
 fn runs(executable: &Path) -> Result<()> {
     let output = Command::new(executable)
         .arg("--version")

@@ -65,7 +65,7 @@ pub fn sesame(profile: Profile) -> Result<Image> {
     recipes::sesame(&cargo::sesame(profile)?)
 }
 
-/// The image of the given Envoy, otherwise of the pinned one.
+/// The image of the given Envoy, otherwise of the pinned Envoy.
 pub fn envoy(named: Option<&Path>) -> Result<Image> {
     recipes::envoy(&envoy::obtain(named)?)
 }

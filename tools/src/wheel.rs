@@ -28,8 +28,8 @@ pub struct Wheel {
 }
 
 impl Wheel {
-    /// Downloads it, unpacks it into a folder in `scratch`, and returns that folder. Its files aren't executable, since
-    /// Python's zip extraction drops modes.
+    /// Downloads the wheel, unpacks it into a folder in `scratch`, and returns that folder. The files aren't
+    /// executable, since Python's zip extraction drops modes.
     pub fn unpacked(&self, scratch: &Path) -> Result<PathBuf> {
         let wheel = self.download(scratch)?;
         let folder = scratch.join("unpacked");

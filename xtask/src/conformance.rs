@@ -1,7 +1,7 @@
 //! `cargo xtask conformance`: runs the Gateway API's own conformance suite against Sesame in a cluster.
 //!
 //! In: profiles, features and tests; a cluster from `cargo xtask cluster`, created if it isn't running, or one from a
-//! kubeconfig. Out: a line per finished test, a table, the suite's report, and a folder with diagnostics of failures;
+//! kubeconfig. Out: a line per finished test, a table, the suite's report, and a folder with diagnostics for failures;
 //! an error if a test failed or was skipped.
 
 mod install;
@@ -207,7 +207,7 @@ fn complaints(done: &Done, alone: bool) -> Result<Vec<String>> {
     Ok(complaints)
 }
 
-/// The suite's last output before its cleanup.
+/// The end of the suite's output before its cleanup.
 fn last_words(setup: &str) -> String {
     let taking_down = |line: &&str| line.contains(": Deleting ");
     let lines: Vec<&str> = setup.lines().collect();

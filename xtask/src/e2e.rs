@@ -171,7 +171,7 @@ fn rights(scene: &Scene, all: bool) -> Result<String> {
     Ok(verdict.to_string())
 }
 
-/// Diagnostics of a failure.
+/// Diagnostics for a failure.
 fn diagnostics(scene: &Scene) -> String {
     let states = "-o=jsonpath={range .items[*]}{.metadata.name}: \
                   {range .status.containerStatuses[?(@.ready==false)]}{.name} {.state}, {.restartCount} restarts; {end}{'\\n'}{end}";
@@ -194,7 +194,7 @@ fn diagnostics(scene: &Scene) -> String {
         let response = scene.kubectl(&[&["-n", shop::NAMESPACE], question].concat());
         response.unwrap_or_else(|error| format!("{error:#}"))
     });
-    // What the test itself needed comes last, since logs of runs are often cut at the start.
+    // The test's own objects come last, since the start of a run's log is often cut off.
     format!(
         "{}\n{}",
         install::state(&scene.cluster),

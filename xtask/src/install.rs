@@ -178,7 +178,7 @@ pub(crate) fn kubectl_fed(cluster: &Cluster, args: &[&str], text: &str) -> Resul
         .spawn()
         .context("cannot run kubectl")?;
     if let Some(mut stdin) = child.stdin.take() {
-        // If kubectl doesn't read all of it, it prints why.
+        // If kubectl doesn't read all of its input, it prints the reason.
         let _ = stdin.write_all(text.as_bytes());
     }
     let output = child

@@ -58,7 +58,7 @@ impl fmt::Display for Problem {
     }
 }
 
-/// A text file of the repository.
+/// A text file in the repository.
 #[derive(Clone, Debug)]
 struct Source {
     /// Relative to the repository, with `/` as separator.
@@ -185,7 +185,7 @@ fn unformatted(root: &Path) -> Result<Vec<Problem>> {
             Problem::file(path.unwrap_or("?"), "not formatted: run `cargo fmt --all`")
         })
         .collect();
-    // It exits with status 1 both for files that differ and for files that it can't read.
+    // rustfmt exits with status 1 both for files that differ and for files that it can't read.
     ensure!(
         result.status.success() || !problems.is_empty(),
         "`cargo fmt` failed: {}",

@@ -176,7 +176,7 @@ impl Cluster {
     /// Watches objects of this kind in this namespace from now on, on the given runtime.
     pub(crate) fn watch(&self, like: &Value, runtime: &Handle) -> Result<mpsc::Receiver<Observed>> {
         let api = api(&self.client, &site::form(like.clone(), self.proxies))?;
-        // The watch starts at this version, so it misses no later write.
+        // The watch starts at this version, so it doesn't miss later writes.
         let listed = self
             .runtime
             .block_on(api.list_metadata(&Default::default()))?;

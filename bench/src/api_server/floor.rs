@@ -35,8 +35,8 @@ pub(crate) struct WatchedFloor {
 }
 
 impl WatchedFloor {
-    /// Starts a baseline server and an Envoy with `apps` apps, and with the Services for the routes of `rounds` rounds.
-    /// Returns the Envoy's port.
+    /// Starts a baseline server and an Envoy with `apps` apps, plus the Services for the routes that `rounds` rounds
+    /// create. Also returns the Envoy's port.
     pub(crate) fn start(
         cluster: &Cluster,
         envoy: Option<&std::path::Path>,

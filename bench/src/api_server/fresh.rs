@@ -1,5 +1,5 @@
-//! A fresh Envoy that starts together with Sesame: time until it serves every route, and its memory before any
-//! requests.
+//! A fresh Envoy that starts together with Sesame: time until it serves every route, and its memory before requests
+//! arrive.
 //!
 //! The previous Sesame and Envoy have exited, since two Envoys would share the port.
 

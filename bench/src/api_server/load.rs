@@ -34,12 +34,12 @@ pub(crate) struct Loaded {
     pub(crate) gateway: usize,
 }
 
-/// Creates the Services and EndpointSlices of apps.
+/// Creates the Services and EndpointSlices for apps.
 pub(crate) fn services(cluster: &Cluster, apps: Range<usize>, blue: SocketAddr) -> Result<()> {
     cluster.write_all(site::services(apps, blue).into_iter().map(Write::Create))
 }
 
-/// Creates the routes of apps. The Gateway already has the routes of all earlier apps and the permanent routes.
+/// Creates the routes for apps. The Gateway already has the routes for all earlier apps and the permanent routes.
 pub(crate) fn routes(cluster: &Cluster, apps: Range<usize>, blue: SocketAddr) -> Result<Loaded> {
     let observer = Observer::start(cluster)?;
     let begin = Instant::now();

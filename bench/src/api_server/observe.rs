@@ -26,9 +26,9 @@ pub(crate) struct Observer {
 
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
-    /// Writes of the Gateway's status: time and attached routes.
+    /// Writes to the Gateway's status: time and attached routes.
     gateway: Vec<(Instant, u64)>,
-    /// Writes of each route's status: count and last time.
+    /// Writes to each route's status: count and last time.
     routes: BTreeMap<String, (u64, Instant)>,
 }
 

@@ -26,7 +26,7 @@ use crate::rig;
 /// Time limit for a shutdown.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Settings of replicas.
+/// Settings for replicas.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     sesame: PathBuf,
@@ -106,7 +106,7 @@ impl Settings {
         lines.join("\n")
     }
 
-    /// Waits for the certificate of unmanaged Envoys and writes it to files.
+    /// Waits until Sesame has issued the certificate for unmanaged Envoys, and writes it to files.
     pub(crate) fn envoy_files(&self, cluster: &Cluster) -> Result<EnvoyFiles> {
         let like = json!({
             "apiVersion": "v1",
@@ -131,7 +131,7 @@ impl Settings {
         })
     }
 
-    /// The xDS address and TLS settings of Envoys.
+    /// The xDS address and TLS settings for Envoys.
     pub(crate) fn xds_address(&self, files: &EnvoyFiles) -> XdsAddress {
         XdsAddress::Tcp {
             host: self.xds.ip().to_string(),

@@ -32,7 +32,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Times of watch events since the last change.
 type Events = Arc<Mutex<Vec<Instant>>>;
 
-/// A side: its feed and a probe of its Envoy.
+/// A side: its feed and a probe for its Envoy.
 pub(crate) struct Side {
     feed: Feed,
     probe: Probe,

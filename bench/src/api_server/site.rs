@@ -122,7 +122,7 @@ pub(crate) fn host(name: &str) -> String {
     format!("{name}.example.com")
 }
 
-/// The Services and EndpointSlices of apps.
+/// The Services and EndpointSlices for apps.
 pub(crate) fn services(apps: Range<usize>, backend: SocketAddr) -> Vec<Value> {
     apps.flat_map(|index| {
         let [_, service, slice] = many::app(index, backend);
@@ -131,7 +131,7 @@ pub(crate) fn services(apps: Range<usize>, backend: SocketAddr) -> Vec<Value> {
     .collect()
 }
 
-/// The routes of apps.
+/// The routes for apps.
 pub(crate) fn routes(apps: Range<usize>, backend: SocketAddr) -> Vec<Value> {
     apps.map(|index| {
         let [route, _, _] = many::app(index, backend);
@@ -185,8 +185,8 @@ pub(crate) fn step(kind: Kind, round: usize, [blue, green]: [SocketAddr; 2]) -> 
     }
 }
 
-/// The object to write: with `proxies`, an HTTPRoute becomes an HTTPProxy with the same name, host and rules. HTTPProxies
-/// for the baseline server have another class, so that Sesame doesn't serve them.
+/// The object to write: with `proxies`, an HTTPRoute becomes an HTTPProxy with the same name, host and rules.
+/// HTTPProxies for the baseline server have another class, so that Sesame doesn't serve them.
 pub(crate) fn form(value: Value, proxies: bool) -> Value {
     if !proxies || value["kind"] != "HTTPRoute" {
         return value;

@@ -49,7 +49,7 @@ impl Client {
         }
     }
 
-    /// The name of the backend of the route `index`; `None` if Envoy has no route.
+    /// Sends a request to the route `index`. Returns the name of the backend; `None` if Envoy doesn't have the route.
     pub(super) fn ask(&mut self, index: usize) -> Result<Option<String>> {
         let address = site::address(self.kind, index);
         let path = format!("/{}/Get", site::CALLED);

@@ -10,7 +10,7 @@ use crate::local;
 
 /// The port of the Gateway's only listener or of the default fleet. TCP routes use the ports above it.
 const PORT: u16 = 10_000;
-/// Listeners of a ListenerSet.
+/// Listeners per ListenerSet.
 const IN_A_SET: usize = 64;
 /// Apps per file.
 const IN_A_FILE: usize = 100;
@@ -29,10 +29,10 @@ pub(super) fn port_offset(kind: Kind) -> u16 {
     }
 }
 
-/// Where the route `index` is served.
+/// The address on which the route `index` is served.
 pub(super) fn address(kind: Kind, index: usize) -> SocketAddr {
     match kind {
-        // The default fleet gets the first address without a Gateway.
+        // The default fleet gets the first address that isn't used by a Gateway.
         Kind::Proxy | Kind::Ingress | Kind::Child => {
             SocketAddr::new(Ipv4Addr::LOCALHOST.into(), PORT)
         }
@@ -78,7 +78,7 @@ pub(super) fn route(kind: Kind, index: usize) -> Value {
     of(kind, &many::name(index), index, SERVICE)
 }
 
-/// The replacement of [`route`] in each round; `None` if it is removed.
+/// The replacement for [`route`] in each round; `None` if the route is removed instead.
 pub(super) fn other(kind: Kind, index: usize) -> Option<Value> {
     let mut other = (kind == Kind::Child).then(|| route(kind, index))?;
     other["spec"]["routes"] = json!([{"directResponsePolicy": {"statusCode": 404}}]);

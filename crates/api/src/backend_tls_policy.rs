@@ -1,4 +1,4 @@
-//! BackendTLSPolicy: TLS to a Service.
+//! BackendTLSPolicy: TLS for connections to a Service.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

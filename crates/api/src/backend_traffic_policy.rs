@@ -43,7 +43,7 @@ pub struct BackendTrafficPolicySpec {
     pub session_persistence: Option<SessionPersistence>,
 }
 
-/// A limit on the retries to a backend: the larger of the two.
+/// A limit on retries to a backend: the larger of `budget` and `min_retry_rate`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct RetryConstraint {
@@ -59,7 +59,7 @@ pub struct RetryConstraint {
 pub struct RetryBudget {
     /// The share in percent, 0 to 100; 20 by default.
     pub percent: u32,
-    /// How long a request counts, 1 second to 1 hour; 10 seconds by default.
+    /// How long a request counts toward the budget, 1 second to 1 hour; 10 seconds by default.
     pub interval: Duration,
 }
 

@@ -61,8 +61,8 @@ fn ensure(holds: bool, message: &str) -> Check {
     if holds { Ok(()) } else { fail(message) }
 }
 
-/// Fails unless an optional field is missing or has a well-known value. Only for Sesame's own kinds and built-in ones: the
-/// Gateway API may add values, which translation reports.
+/// Fails unless an optional field is missing or has a well-known value. Only for Sesame's own kinds and built-in kinds:
+/// the Gateway API may add values, which translation reports.
 fn known<T: fmt::Display>(field: &str, value: Option<&T>, words: &[&str]) -> Check {
     optional(field, value, |value| known_word(&value.to_string(), words))
 }

@@ -1,4 +1,4 @@
-//! Contour's names for what Sesame reads: the kinds of its API group, and annotations.
+//! The kinds of Contour's API group, and Contour's names for the annotations that Sesame reads.
 //!
 //! Contour's kinds have their own rows in the table of kinds, so that each object gets its own status. They are decoded like
 //! Sesame's kinds. If both groups have an object with the same name, `translate` gives precedence to Sesame's.

@@ -54,7 +54,7 @@ core_resource! { Secret {
         join_base64_lines(&mut value, "data");
         // Errors must not reveal a Secret's content.
         let mut secret: Box<Secret> = typed(value).map_err(without_found)?;
-        // As an API server does when it stores a Secret.
+        // An API server does the same when it stores a Secret.
         if let Some(strings) = secret.string_data.take() {
             let data = secret.data.get_or_insert_default();
             let strings = strings.into_iter();

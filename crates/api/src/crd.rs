@@ -23,8 +23,8 @@ struct Definition {
     columns: &'static [(&'static str, &'static str)],
     /// The status of an object that Sesame hasn't read yet.
     initial_status: Option<Value>,
-    /// Mappings with the default `{}`. Without it, server-side apply of an empty mapping over one with fields fails if no field
-    /// remains.
+    /// Mappings with the default `{}`. Without the default, server-side apply of an empty mapping over a mapping with
+    /// fields fails if no field remains.
     always_present: &'static [&'static str],
 }
 

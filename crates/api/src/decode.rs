@@ -146,7 +146,7 @@ fn decode(mut value: Value, validation: Validation) -> Result<Option<Object>, De
 /// Decodes a value that is not an object, such as YAML in a ConfigMap.
 ///
 /// # Errors
-/// If the value is not of type `T`. The error names no object.
+/// If the value is not of type `T`. The error doesn't name an object.
 pub fn decode_value<T: DeserializeOwned>(mut value: Value) -> Result<T, DecodeError> {
     let Some(()) = prune(&mut value, MAX_DEPTH) else {
         let message = format!("lists and mappings are nested more than {MAX_DEPTH} levels deep");

@@ -67,8 +67,8 @@ static METADATA: Fields = Fields {
     ..Fields::ALL
 };
 
-/// Metadata of core kinds. Annotations are dropped: Sesame uses none, and one on EndpointSlices changes whenever a Pod
-/// does.
+/// Metadata of core kinds. Annotations are dropped: Sesame doesn't use them, and an annotation on EndpointSlices
+/// changes whenever a Pod changes.
 static CORE_METADATA: Fields = Fields {
     only: Some(&["name", "namespace", "labels", "resourceVersion"]),
     ..Fields::ALL

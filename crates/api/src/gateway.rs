@@ -105,7 +105,7 @@ pub struct GatewayTls {
     pub frontend: Option<FrontendTls>,
 }
 
-/// TLS settings from a Gateway to its backends.
+/// TLS settings for connections from a Gateway to its backends.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BackendTls {

@@ -104,7 +104,7 @@ open_enum! {
     }
 }
 
-/// A change of the host or path of requests.
+/// A change to the host or path of requests.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct UrlRewrite {
     /// The new value of the Host header.
@@ -115,7 +115,7 @@ pub struct UrlRewrite {
     pub path: Option<PathModifier>,
 }
 
-/// A change of the path.
+/// A change to the path.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "RawPathModifier", into = "RawPathModifier")]
 pub enum PathModifier {

@@ -65,7 +65,7 @@ pub struct IngressSpec {
     /// The backend for requests that no rule matches.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub default_backend: Option<IngressBackend>,
-    /// The certificates of hosts.
+    /// The certificates for hosts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tls: Vec<IngressTls>,
     /// The rules, one or more for each host.
@@ -73,7 +73,7 @@ pub struct IngressSpec {
     pub rules: Vec<IngressRule>,
 }
 
-/// The certificate of some hosts.
+/// The certificate for some hosts.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct IngressTls {
@@ -164,7 +164,7 @@ pub struct IngressServicePort {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct IngressResource {
-    /// The API group; that of core kinds if absent.
+    /// The API group; the core group if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub api_group: Option<Arc<str>>,
     /// The kind.
@@ -177,7 +177,7 @@ pub struct IngressResource {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct IngressStatus {
-    /// Where clients reach the Ingress.
+    /// Addresses that clients connect to.
     #[serde(default)]
     pub load_balancer: LoadBalancerStatus,
 }
@@ -207,7 +207,7 @@ resource! { IngressClass {
 } }
 
 impl IngressClass {
-    /// The annotation of the class for Ingresses without one.
+    /// The annotation that marks the default class, for Ingresses without a class.
     pub const DEFAULT: &str = "ingressclass.kubernetes.io/is-default-class";
 }
 

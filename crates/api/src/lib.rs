@@ -1,8 +1,8 @@
 //! Kubernetes objects as Sesame reads them.
 //!
-//! In: JSON values, from files or from an API server. Out: [`Object`]s with typed
-//! fields, their keys, and constants for statuses. No IO, no translation, no
-//! knowledge of Envoy. Everything kind-specific is in the table of kinds ([`KindInfo`]).
+//! In: JSON values, from files or from an API server. Out: [`Object`]s with typed fields, their keys, and constants for
+//! statuses. Doesn't do IO or translation, and doesn't depend on Envoy. Everything kind-specific is in the table of
+//! kinds ([`KindInfo`]).
 //!
 //! - Gateway API kinds (v1.7.0, both channels) are defined here. They share types such as
 //!   [`ParentReference`], [`BackendRef`], [`RouteFilter`] and [`Listener`].

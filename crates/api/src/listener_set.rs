@@ -38,7 +38,7 @@ resource! { ListenerSet {
 /// An XListenerSet: the kind from which ListenerSet emerged, in the experimental channel of Gateway API v1.3 and v1.4.
 ///
 /// It differs in that the port of a listener may be 0, which is the default: Sesame assigns a port and reports it in the
-/// status. Its listeners have no filters.
+/// status. Its listeners don't have filters.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct XListenerSet(pub ListenerSet);

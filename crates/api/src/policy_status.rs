@@ -22,7 +22,7 @@ impl PolicyStatus {
     }
 }
 
-/// The status of a policy at one ancestor.
+/// The status of a policy for one ancestor.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PolicyAncestorStatus {

@@ -1,12 +1,12 @@
-//! The release of the Gateway API that is installed in a cluster.
+//! The Gateway API release that is installed in a cluster.
 
-/// The annotation of each CRD that contains the release's version.
+/// The annotation on each CRD with the release's version.
 const VERSION_ANNOTATION: &str = "gateway.networking.k8s.io/bundle-version";
 
-/// The annotation of each CRD that contains the release's channel.
+/// The annotation on each CRD with the release's channel.
 const CHANNEL_ANNOTATION: &str = "gateway.networking.k8s.io/channel";
 
-/// An installed release of the Gateway API.
+/// An installed Gateway API release.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Release {
     /// The version, such as `v1.7.0`.
@@ -16,7 +16,7 @@ pub struct Release {
 }
 
 impl Release {
-    /// From a CRD's annotations; `None` without a version.
+    /// Reads a release from a CRD's annotations; `None` if they lack the version.
     pub fn of<'a>(annotation: impl Fn(&str) -> Option<&'a str>) -> Option<Self> {
         Some(Self {
             version: annotation(VERSION_ANNOTATION)?.to_owned(),

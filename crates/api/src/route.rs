@@ -32,8 +32,8 @@ pub struct BackendRef {
     /// The port of the Service (not of its Pods), 1 to 65535. Required for a Service.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub port: Option<u16>,
-    /// The weight relative to the sum over all backends of the rule, 0 to 1000000; 1 by default. A
-    /// backend with weight 0 gets no requests.
+    /// The weight, relative to the total weight of the rule's backends, 0 to 1000000; 1 by default. A backend with
+    /// weight 0 doesn't get requests.
     #[serde(default = "one")]
     pub weight: u32,
     /// Filters for requests to this backend.
@@ -86,7 +86,7 @@ impl RouteStatus {
     }
 }
 
-/// The status of a route at one parent.
+/// The status of a route for one parent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RouteParentStatus {

@@ -87,8 +87,8 @@ pub struct StatusEntry<'a> {
 }
 
 impl ObjectStatus {
-    /// Whether there is nothing to write: the addresses of an Ingress are unknown. Writing none would remove those of a
-    /// previous controller or version.
+    /// Whether there is nothing to write, because the addresses of an Ingress are unknown. An empty list would remove
+    /// the addresses that a previous controller or version has written.
     pub fn is_unknown(&self) -> bool {
         matches!(self, ObjectStatus::Ingress(status) if status.is_empty())
     }

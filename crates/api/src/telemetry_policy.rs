@@ -1,4 +1,4 @@
-//! XTelemetryPolicy: tracing of Gateways (GEP-4768).
+//! XTelemetryPolicy: tracing for Gateways (GEP-4768).
 
 use std::sync::Arc;
 
@@ -49,7 +49,7 @@ pub struct TracingConfig {
     /// Whether requests are traced.
     #[serde(default = "TracingMode::default_mode")]
     pub mode: TracingMode,
-    /// Where spans go. Required if tracing is enabled.
+    /// The collector that receives spans. Required if tracing is enabled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provider: Option<TracingProvider>,
     /// The share of new traces that are sampled.

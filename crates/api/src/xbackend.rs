@@ -42,7 +42,7 @@ resource! { XBackend {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct XBackendSpec {
-    /// Which of the two following fields is set.
+    /// Which of the next two fields is set.
     #[serde(rename = "type")]
     pub type_: XBackendType,
     /// With type ExternalHostname.

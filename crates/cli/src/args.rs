@@ -1,6 +1,6 @@
 //! The command line.
 //!
-//! In: arguments. Out: typed values. Reads no files.
+//! In: arguments. Out: typed values. Doesn't read files.
 
 mod cluster;
 #[cfg(test)]
@@ -254,7 +254,7 @@ impl IngressArgs {
         }
     }
 
-    /// The settings of these flags.
+    /// Converts these flags to settings.
     pub(crate) fn settings(&self, mode: Mode) -> Settings {
         Settings {
             ingress: self.ingress_settings(),

@@ -1,6 +1,6 @@
 //! `sesame bootstrap`.
 //!
-//! In: flags. Out: a bootstrap configuration. Reads no files: the certificates are on the Envoy's machine.
+//! In: flags. Out: a bootstrap configuration. Doesn't read files: the certificates are on the Envoy's machine.
 
 use std::path::PathBuf;
 use std::process::ExitCode;

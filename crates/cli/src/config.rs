@@ -27,7 +27,7 @@ pub(crate) fn read(file: &Path) -> Result<SesameConfiguration> {
     }
 }
 
-/// The settings in a configuration. Those that it doesn't set are the ones in `started`.
+/// The settings in a configuration. Settings that it lacks are taken from `started`.
 pub(crate) fn settings(
     file: &Path,
     started: &Settings,
@@ -43,7 +43,7 @@ pub(crate) fn settings(
     })
 }
 
-/// The settings of a local run, and the files to read.
+/// The settings for a local run, and the files to read.
 pub(crate) fn of_local(
     flags: Settings,
     file: Option<&Path>,
@@ -54,7 +54,7 @@ pub(crate) fn of_local(
         return Ok((flags, paths));
     };
     let configured = settings(file, &flags, &read(file)?)?;
-    // Its changes arrive like those of other objects.
+    // Changes to the file arrive like changes to other objects.
     paths.push(file.to_owned());
     Ok((configured, paths))
 }

@@ -1,4 +1,4 @@
-//! Resolved settings of `sesame local`.
+//! Resolved settings for `sesame local`.
 //!
 //! In: arguments, the environment, whether standard output is a terminal. Out: settings with all defaults resolved.
 
@@ -13,7 +13,7 @@ use sesame_control::{EnvoyLog, Mode, binary};
 use crate::args::{LocalArgs, LocalOutput, LogFormat, LogLevel};
 use crate::config;
 
-/// Settings of `sesame local`.
+/// Settings for `sesame local`.
 #[derive(Debug)]
 pub(crate) struct LocalSettings {
     pub(crate) run: LocalConfig,
@@ -74,7 +74,7 @@ impl LocalSettings {
     }
 }
 
-/// Whether colours are enabled; see no-color.org. `dumb` terminals have none.
+/// Whether colours are enabled; see no-color.org. `dumb` terminals don't support them.
 pub(crate) fn colours() -> bool {
     let no_color = env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     !no_color && env::var_os("TERM").is_none_or(|term| term != "dumb")

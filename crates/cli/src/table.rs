@@ -41,7 +41,7 @@ pub(crate) fn draw(overview: &Overview, colour: bool, width: Option<u16>, rows: 
         ],
     );
     out.push_str(&problems);
-    // If there are Ingresses but no Gateways, an empty table of Gateways would only take space.
+    // If there are Ingresses but no Gateways, an empty table of Gateways would only waste space.
     let has_ingresses = !overview.ingresses.is_empty();
     if !listeners.is_empty() || !has_ingresses {
         out.push_str(&gateways(&listeners, upper, width, colour));

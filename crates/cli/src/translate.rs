@@ -124,7 +124,7 @@ fn filter_by_gateway(
         }
     }
     translation.fleets.retain(|name, _| *name == fleet);
-    // Objects with notices have no Gateway.
+    // Notices are only about objects without a Gateway.
     translation.notices.clear();
     translation.statuses.retain(|status| match status.key.kind {
         Kind::Gateway => status.key.namespaced_name() == *gateway,

@@ -1,7 +1,7 @@
 //! Admin pages: health, state and metrics of Sesame.
 //!
 //! In: HTTP requests, on an address that the user chose. Out: JSON, and text for Prometheus. The pages are read-only,
-//! show no private keys and ignore request bodies.
+//! don't show private keys, and ignore request bodies.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -30,14 +30,14 @@ use crate::serve::health::Health;
 use crate::translate::Resources;
 use crate::translator::{Message, TranslatorOutputs, inspect, xds_fleet};
 
-/// The limits of each listener.
+/// Limits for each listener.
 const LIMITS: Limits = Limits {
     connections: MAX_CONNECTIONS,
     // Enough for the configuration of a large fleet, over a slow link.
     duration: Duration::from_secs(60),
 };
 
-/// Sources of the pages.
+/// Sources for the pages.
 #[derive(Clone)]
 pub(crate) struct Pages {
     pub(crate) outputs: TranslatorOutputs,
@@ -46,7 +46,7 @@ pub(crate) struct Pages {
     pub(crate) readiness: Readiness,
 }
 
-/// Source of the readiness page.
+/// Source for the readiness page.
 #[derive(Clone)]
 pub(crate) enum Readiness {
     /// A local run: the fleets whose Envoys should run.
@@ -69,7 +69,7 @@ pub(crate) fn pages(pages: Pages) -> Router {
         .layer(middleware::from_fn(only_loopback_hosts))
 }
 
-/// The pages for probes and Prometheus. They show no configuration.
+/// The pages for probes and Prometheus. They don't show configuration.
 pub(crate) fn probes(pages: Pages) -> Router {
     Router::new()
         .route("/healthz", get(healthz))
@@ -91,8 +91,8 @@ pub(crate) async fn serve(listener: TcpListener, router: Router) {
     sesame_http::serve(incoming, LIMITS, TowerToHyperService::new(router)).await;
 }
 
-/// Rejects requests with another Host, to prevent DNS rebinding: a web page could resolve its own name to a loopback
-/// address and make the user's browser send requests to it.
+/// Rejects requests whose Host isn't local, to prevent DNS rebinding: a web page could resolve its own name to a
+/// loopback address and make the user's browser send requests to it.
 async fn only_loopback_hosts(request: Request, next: Next) -> Response {
     if has_loopback_host(request.headers()) {
         return next.run(request).await;

@@ -1,6 +1,6 @@
 //! The bootstrap of an unmanaged Envoy.
 //!
-//! In: Sesame's address and the Envoy's fleet. Out: a bootstrap as JSON. No files are read or written.
+//! In: Sesame's address and the Envoy's fleet. Out: a bootstrap as JSON. Doesn't read or write files.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};

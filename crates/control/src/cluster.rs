@@ -49,7 +49,7 @@ pub enum ClusterError {
     },
 }
 
-/// Address and credentials for the API server.
+/// Resolves the address of the API server, and the credentials for it.
 ///
 /// # Errors
 /// If no API server is configured.
@@ -88,9 +88,9 @@ fn chain(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// Gateways, ListenerSets, routes, Ingresses, HTTPProxies and ExtensionServices with their statuses. `ingress_class` is
-/// the name of the ingress class that Sesame implements: Ingresses and HTTPProxies of other controllers aren't included.
-/// `contour` includes Contour's objects.
+/// Reads Gateways, ListenerSets, routes, Ingresses, HTTPProxies and ExtensionServices with their statuses.
+/// `ingress_class` is the name of the ingress class that Sesame implements: Ingresses and HTTPProxies of other
+/// controllers aren't included. `contour` includes Contour's objects.
 ///
 /// # Errors
 /// If no API server is configured, or a request fails.
@@ -132,7 +132,7 @@ struct Classes {
     name: Arc<str>,
     /// This name, and those of the IngressClasses whose controller is Sesame.
     names: BTreeSet<Arc<str>>,
-    /// Whether one of them is a default class.
+    /// Whether one of these classes is a default class.
     default: bool,
 }
 
@@ -161,7 +161,7 @@ impl Classes {
         ours
     }
 
-    /// Whether an object doesn't belong to another ingress controller.
+    /// Whether to include an object; false if it belongs to another ingress controller.
     fn include(&self, object: &Object) -> bool {
         match object {
             Object::Ingress(ingress) => {
@@ -229,7 +229,7 @@ async fn list(
     }
 }
 
-/// Whether the statuses of other kinds are shown even without permission to read this one.
+/// Whether this kind is skipped if the user isn't allowed to read it.
 fn is_optional(kind: Kind) -> bool {
     kind.is_of_contour()
         || matches!(
@@ -238,7 +238,7 @@ fn is_optional(kind: Kind) -> bool {
         )
 }
 
-/// The object, if it is valid: an invalid object has no status from Sesame.
+/// Decodes an object; `None` if it is invalid, since Sesame doesn't write statuses of invalid objects.
 fn decode(kind: Kind, item: &DynamicObject) -> Option<Object> {
     let mut value = serde_json::to_value(item).ok()?;
     // List items lack `apiVersion` and `kind`.

@@ -1,7 +1,7 @@
 //! Translation as a state machine: changed inputs in, changed outputs out.
 //!
 //! In: changed objects, fleet states, failed writes, resources that Envoys rejected. Out: the commit, and each fleet's
-//! changed resources. No IO, no time, no threads: the caller provides them.
+//! changed resources. Doesn't do IO, read a clock or start threads: the caller does.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -58,17 +58,17 @@ pub struct Core {
 }
 
 impl Core {
-    /// A local core without objects.
+    /// Creates a local core without objects.
     pub fn new(options: Options) -> Self {
         Self::local(Settings::new(Mode::Local), options)
     }
 
-    /// A local core without objects, with these settings.
+    /// Creates a local core without objects, with these settings.
     pub fn local(settings: Settings, options: Options) -> Self {
         Self::of(settings, options)
     }
 
-    /// A core without objects, for a cluster. It adds no GatewayClass.
+    /// Creates a core without objects, for a cluster. Doesn't add a GatewayClass.
     pub fn in_cluster(settings: Settings, sharding: Sharding) -> Self {
         let options = Options {
             port_offset: 0,
@@ -151,7 +151,7 @@ impl Core {
         self.engine.commit(batch)
     }
 
-    /// Sets the settings, and the built-in class that depends on them.
+    /// Applies the settings, and updates the built-in class that depends on them.
     fn set_settings(&self, batch: &mut Batch) {
         let tables = self.pipeline.inputs;
         tables.set_settings(batch, self.settings.clone());
@@ -190,8 +190,8 @@ impl Core {
         self.committed
     }
 
-    /// The second half of [`apply`](Self::apply); must be called with every commit, in order. It joins route tables, at
-    /// a cost proportional to the length of the tables or of their shards.
+    /// The second half of [`apply`](Self::apply); must be called with every commit, in order. It joins route tables;
+    /// its cost is proportional to the size of the joined tables or shards.
     pub fn assemble(&mut self, commit: &Commit) -> Vec<ResourceChange> {
         self.assembler.apply(commit)
     }
@@ -218,7 +218,7 @@ impl Core {
         &self.engine
     }
 
-    /// The parts from which resources are joined, for inspection.
+    /// The parts that are joined into resources, for inspection.
     pub fn assembler(&self) -> &Assembler {
         &self.assembler
     }

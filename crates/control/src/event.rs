@@ -15,7 +15,7 @@ use crate::status_store::{NoticeView, StatusChange};
 /// Length limit of the lists in an event.
 pub(crate) const MAX_LIST_LEN: usize = 20;
 
-/// An event. Milliseconds have fractions.
+/// An event. Milliseconds may be fractional.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(
     tag = "type",
@@ -78,7 +78,7 @@ pub enum RunEvent {
         /// Number of omitted notices.
         more: usize,
     },
-    /// The problem of a fleet without a Gateway, which no status reports, has changed.
+    /// The problem with a fleet that has no Gateway changed. No status reports it.
     FleetProblem {
         /// The fleet.
         gateway: String,
@@ -99,7 +99,7 @@ pub enum RunEvent {
     EnvoyHung {
         /// Its Gateway, or `default` for the default fleet.
         gateway: String,
-        /// How long it has not responded, in milliseconds.
+        /// Time since its last response, in milliseconds.
         unresponsive_ms: f64,
     },
     /// An Envoy process ended.

@@ -1,7 +1,7 @@
 //! Wires the crates together: from a source of objects to running Envoys, statuses and events.
 //!
 //! In: objects and settings, as plain values. Out: resources for Envoys, statuses, events. It must not depend on
-//! command lines or terminals, and it translates nothing itself: that is the job of `sesame-translate`.
+//! command lines or terminals, and it doesn't translate: that is the job of `sesame-translate`.
 //!
 //! - [`translate()`]: once, without Envoys and without a network.
 //! - [`local`]: a local run, with its own Envoys on this machine.
@@ -31,9 +31,9 @@ mod translator;
 pub use self::bootstrap::{BootstrapError, bootstrap};
 pub use self::translate::{Resources, StatusView, Translation, translate, translate_with};
 
-/// Input of a bootstrap.
+/// Input for a bootstrap.
 pub use sesame_envoy::{Admin, BootstrapOptions, MAX_CONNECTIONS, XdsAddress, XdsTls};
-/// Options of a translation.
+/// Options for a translation.
 pub use sesame_envoy::{Options, Sharding};
 /// The sidecar of each Envoy of a managed fleet.
 pub use sesame_fleet::kube::sidecar;
@@ -51,7 +51,7 @@ pub use sesame_sources::files;
 pub use sesame_translate::configuration::settings as configured_settings;
 /// A problem with a field.
 pub use sesame_translate::problem::FieldError;
-/// The settings of a translation, and their defaults.
+/// The settings for a translation, and their defaults.
 pub use sesame_translate::settings::{
     INGRESS_CLASS, IngressSettings, Mode, RATE_LIMIT_DOMAIN, RateLimitSettings, Settings,
 };

@@ -1,7 +1,7 @@
 //! Liveness of the translator thread.
 //!
-//! In: its message queue. Out: why the thread is not alive, if it isn't. One ping at a time waits for the thread, and
-//! probes only read the outcome: they get a response at once, and any number of them costs the thread nothing.
+//! In: its message queue. Out: the reason why the thread isn't alive, if any. At most one ping waits for the thread.
+//! Probes only read its outcome: they get a response immediately, and they don't load the thread.
 
 use std::future::{Future, pending};
 use std::time::Duration;
@@ -13,9 +13,9 @@ use crate::translator::{Message, inspect};
 
 /// The interval between pings.
 const PING_INTERVAL: Duration = Duration::from_secs(1);
-/// A thread that takes longer to respond hangs, or translates tens of thousands of objects at once. The latter is not
-/// fatal: the kubelet restarts a replica only after a minute of failures (`deploy/chart`), and the first commit of
-/// 50,000 objects takes seconds.
+/// If the thread takes longer to respond, it hangs, or it is translating tens of thousands of objects at once. The
+/// latter is not fatal: the kubelet restarts a replica only after a minute of failures (`deploy/chart`), and the first
+/// commit of 50,000 objects takes seconds.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(8);
 
 /// The last ping.

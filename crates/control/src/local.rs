@@ -1,5 +1,5 @@
 //! A local run: objects come from files. Each Gateway has an Envoy process on this machine, and all objects without a
-//! Gateway share another one.
+//! Gateway share another Envoy.
 //!
 //! In: settings. Out: running Envoys, a [`StatusStore`], [`RunEvent`]s. Dropping the run stops everything it started.
 
@@ -53,7 +53,7 @@ const LISTENER_REPLACEMENT: Duration = Duration::from_secs(5);
 /// Capacity of the queue of change sets; the source coalesces further changes.
 const CHANGE_SETS: usize = 2;
 
-/// Settings of a local run.
+/// Settings for a local run.
 #[derive(Clone, Debug)]
 pub struct LocalConfig {
     /// The files with objects.
@@ -62,7 +62,7 @@ pub struct LocalConfig {
     pub envoy: PathBuf,
     /// Added to a Gateway's port to get the port to bind.
     pub port_offset: u16,
-    /// The settings at the start. If they are from a SesameConfiguration, its file must be among `files`.
+    /// The initial settings. If they are from a SesameConfiguration, its file must be among `files`.
     pub settings: Settings,
     /// Which route tables are sharded.
     pub sharding: Sharding,
@@ -79,7 +79,7 @@ pub struct LocalConfig {
 }
 
 impl LocalConfig {
-    /// Files, an Envoy, and the defaults: no admin pages, two threads per Envoy, warnings only, 5 s to drain.
+    /// These files, this Envoy, and defaults: no admin pages, two threads per Envoy, warnings only, 5 s to drain.
     pub fn new(files: FilesConfig, envoy: impl Into<PathBuf>) -> Self {
         Self {
             files,
@@ -138,8 +138,8 @@ impl Local {
     /// Starts a run. Must be called within a Tokio runtime with IO and time.
     ///
     /// # Errors
-    /// If something that all Gateways require is missing on this machine. Failures of single Gateways are reported in
-    /// their statuses.
+    /// If something that all Gateways require is missing on this machine. Failures of individual Gateways are reported
+    /// in their statuses.
     pub async fn start(config: LocalConfig) -> Result<(Self, Events), StartError> {
         let files = config.files.clone();
         Self::start_with(config, |translator| watch_files(files, translator)).await
@@ -321,7 +321,8 @@ impl Local {
     }
 }
 
-/// Clusters are removed with a delay: connections of a replaced listener keep its routes while they drain.
+/// Settings for the xDS server. Clusters are removed with a delay, since the draining connections of a replaced
+/// listener still use its routes.
 fn xds_config(config: &LocalConfig) -> xds::ServerConfig {
     let mut out = xds::ServerConfig {
         supports_variants: config.module.then_some(streams::SUPPORTS_VARIANTS),

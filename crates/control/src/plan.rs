@@ -12,7 +12,7 @@ use sesame_model::{
     AddressValue, FleetAddress, FleetId, FleetProblem, FleetRequest, FleetState, Port, Routability,
 };
 
-/// Plans, and keeps the loopback address of each fleet.
+/// Plans addresses and ports, and remembers the loopback address of each fleet.
 #[derive(Debug, Default)]
 pub(crate) struct Planner {
     allocator: Allocator,
@@ -40,7 +40,7 @@ impl Planner {
 
     /// A state for every requested fleet: not ready, ports not probed.
     ///
-    /// `usable` returns the problem with a requested address. If two Gateways request the same port of the same
+    /// `usable` returns the problem with a requested address. If two Gateways request the same port on the same
     /// address, the one that `holds` it keeps it; otherwise the first by name gets it.
     pub(crate) fn plan(
         &mut self,
@@ -94,7 +94,7 @@ impl Planner {
         }
     }
 
-    /// Assigns each port of each address to one fleet, preferring the fleet that holds it.
+    /// Assigns each port on each address to one fleet, preferring the fleet that holds it.
     fn claim_ports(
         &self,
         requests: &BTreeMap<FleetId, FleetRequest>,
@@ -197,7 +197,7 @@ fn requested_addresses(
         }
     }
     if let Some(unsupported) = unsupported {
-        // The Gateway is not accepted, so its fleet gets no address.
+        // The Gateway is not accepted, so its fleet doesn't get an address.
         let reason = format!("spec.addresses: {unsupported}");
         return RequestedAddresses {
             problem: Some(FleetProblem::UnsupportedAddress(reason)),

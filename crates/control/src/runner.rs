@@ -10,7 +10,7 @@ use sesame_model::{FleetId, FleetRequest, FleetState, Port};
 /// All requested fleets.
 pub(crate) type Requests = BTreeMap<FleetId, FleetRequest>;
 
-/// Runs fleets. No method blocks.
+/// Runs fleets. Methods don't block.
 pub(crate) trait FleetRunner: Send {
     /// States of fleets: those in `changed`, whose request was added, changed or removed, and those whose state has
     /// changed since the last call. An unchanged state may be repeated; `None` means that the fleet is gone.

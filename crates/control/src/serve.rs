@@ -36,7 +36,7 @@ pub use crate::running::RunError;
 /// The Service through which Envoys reach Sesame.
 pub const SERVICE: &str = "sesame-xds";
 
-/// Settings of a replica.
+/// Settings for a replica.
 #[derive(Clone, Debug)]
 pub struct ServeConfig {
     /// The kubeconfig; `None` means the pod's service account or `KUBECONFIG`.
@@ -47,10 +47,10 @@ pub struct ServeConfig {
     pub replica: String,
     /// The namespaces to watch; `None` means all.
     pub watch_namespaces: Option<Vec<String>>,
-    /// The initial settings of the translation; `ipv6` is replaced by whether this node has IPv6. Settings from a
-    /// SesameConfiguration, in the cluster or in `configuration_file`, follow its changes.
+    /// The initial settings for the translation; `ipv6` is overwritten, depending on whether this node has IPv6.
+    /// Settings from a SesameConfiguration, in the cluster or in `configuration_file`, follow its changes.
     pub settings: Settings,
-    /// The file with the SesameConfiguration, which is watched; `None` if it is an object, or if there is none.
+    /// The watched file with the SesameConfiguration; `None` if the configuration is an object, or doesn't exist.
     pub configuration_file: Option<PathBuf>,
     /// Whether Contour's objects are served.
     pub contour: ContourCompat,
@@ -130,13 +130,13 @@ pub enum Envoys {
         sidecar_image: String,
         /// The DNS name through which pods reach [`ServeConfig::xds`]; `None` means the name of [`SERVICE`].
         xds_host: Option<String>,
-        /// Its port; `None` means the port of [`ServeConfig::xds`].
+        /// The port on that host; `None` means the port of [`ServeConfig::xds`].
         xds_port: Option<u16>,
     },
-    /// Envoys run outside Sesame (unmanaged), with the output of `sesame bootstrap`. They are one fleet, which serves
-    /// one Gateway, and all objects without one.
+    /// Envoys run outside Sesame (unmanaged), with the output of `sesame bootstrap`. They form one fleet, which serves
+    /// one Gateway, and all objects without a Gateway.
     Unmanaged {
-        /// Addresses and hostnames at which clients reach them.
+        /// Addresses and hostnames that clients connect to.
         addresses: Vec<String>,
         /// A Service whose status contains the addresses.
         service: Option<NamespacedName>,

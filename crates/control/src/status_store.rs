@@ -76,7 +76,7 @@ enum SpecSummary {
     Ingress(Box<IngressSummary>),
 }
 
-/// Whether the store has a summary of objects of a kind.
+/// Whether the store keeps summaries of the objects of a kind.
 pub(crate) fn is_shown(kind: Kind) -> bool {
     let others = [
         Kind::Ingress,

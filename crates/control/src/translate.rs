@@ -83,7 +83,7 @@ pub fn translate(objects: Vec<Object>, options: Options) -> Translation {
     translate_with(objects, Settings::new(Mode::Local), options)
 }
 
-/// Like [`translate`], with other settings of a local run.
+/// Like [`translate`], with other settings for a local run.
 pub fn translate_with(objects: Vec<Object>, settings: Settings, options: Options) -> Translation {
     let mut core = Core::local(settings, options);
     let before = core.apply(objects.into_iter().map(Input::Upsert)).resources;
@@ -97,7 +97,7 @@ pub fn translate_with(objects: Vec<Object>, settings: Settings, options: Options
         state.ready = true;
         Input::Fleet(fleet, Some(state))
     }));
-    // No Envoy is still using earlier resources.
+    // There are no Envoys that still use earlier resources.
     let settled = core.settle();
     let changes = before.into_iter().chain(after.resources).chain(settled);
     Translation {
@@ -134,7 +134,7 @@ fn fleets(
     out
 }
 
-/// A resource as JSON. If it can't be converted, it contains the error, and the others are still shown.
+/// A resource as JSON. If it can't be converted, it contains the error, and all others are still shown.
 fn to_json(body: &[u8], name: &str) -> Value {
     render(body)
         .unwrap_or_else(|error| serde_json::json!({ "name": name, "error": error.to_string() }))

@@ -122,7 +122,7 @@ pub(crate) struct Translator {
     statuses_complete: bool,
     object_keys: ObjectKeys,
     requests: Requests,
-    /// The same as in the engine.
+    /// Fleet states, the same as in the engine.
     states: BTreeMap<FleetId, FleetState>,
     /// Fleets whose Envoys serve.
     serving: BTreeSet<FleetId>,

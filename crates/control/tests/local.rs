@@ -69,7 +69,7 @@ fn route(hostname: &str) -> String {
     )
 }
 
-/// Writes or replaces a file by renaming.
+/// Writes or replaces a file atomically, by renaming.
 fn write(folder: &Path, name: &str, text: &str) {
     let mut file = NamedTempFile::new().unwrap();
     file.write_all(text.as_bytes()).unwrap();
@@ -77,7 +77,7 @@ fn write(folder: &Path, name: &str, text: &str) {
 }
 
 impl Run {
-    /// An Envoy of the Gateway. It rejects a route table if `bad` is true of its bytes.
+    /// An Envoy of the Gateway. It rejects a route table if `bad` returns true for its bytes.
     async fn envoy(&self, bad: impl Fn(&[u8]) -> bool + Send + Sync + 'static) -> FakeEnvoy {
         FakeEnvoy::builder("ns/edge", "local")
             .follow(|ty, _| match ty {

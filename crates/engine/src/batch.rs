@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::handle::{Key, Table, TableId, Value};
 use crate::table::{Erased, TableBatch};
 
-/// Upserts and removals in input tables, for one commit. The last change to a key wins.
+/// Upserts and removals for input tables, applied in one commit. The last change to a key wins.
 #[derive(Default)]
 pub struct Batch {
     tables: BTreeMap<u16, (TableId, Erased)>,
@@ -20,7 +20,7 @@ impl Batch {
         Batch::default()
     }
 
-    /// Sets the row of `key` to `value`.
+    /// Sets the row for `key` to `value`.
     ///
     /// # Panics
     /// If `table` is not an input table, or if the batch already holds changes for another engine.
@@ -36,7 +36,7 @@ impl Batch {
         self.changes_of(table).insert(key, Some(value));
     }
 
-    /// Removes the row of `key`, if there is one.
+    /// Removes the row for `key`, if there is one.
     ///
     /// # Panics
     /// Like [`upsert`](Self::upsert).
@@ -44,7 +44,7 @@ impl Batch {
         self.changes_of(table).insert(key, None);
     }
 
-    /// Whether the batch holds no changes.
+    /// Whether the batch is empty.
     pub fn is_empty(&self) -> bool {
         self.tables.is_empty()
     }

@@ -24,7 +24,7 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// Returns a builder with no tables.
+    /// Returns a builder without tables.
     pub fn new() -> Self {
         Builder {
             stamp: STAMPS.fetch_add(1, Ordering::Relaxed),
@@ -43,7 +43,7 @@ impl Builder {
 
     /// Declares an index of a table. `keys` returns the index keys of a row; duplicates count once.
     ///
-    /// `keys` must be pure: the engine calls it again with a row's old value to find the groups it leaves.
+    /// `keys` must be pure: the engine calls it again with a row's old value to find the groups that the row leaves.
     ///
     /// # Panics
     /// If the table already has an index named `name`, or belongs to another builder.
@@ -77,12 +77,12 @@ impl Builder {
 
     /// Declares a table with any number of rows for each key of `source`, each with its own key.
     ///
-    /// Only one source key may output a given row; the row may move to another source key within a commit.
-    /// If two source keys output it, [`Engine::commit`] panics in debug builds, naming the table and the
-    /// keys; in release builds the first one keeps the row until it drops it. To choose between several,
+    /// Only one source key may output a given row; the row may move to another source key within a commit. If two
+    /// source keys output the same row, [`Engine::commit`] panics in debug builds, naming the table and the keys; in
+    /// release builds the first source key keeps the row until it drops the row. To choose between several source keys,
     /// index their rows by the output key and derive a table from that index.
     ///
-    /// If one source key outputs a row twice, the last one wins. `transform` must be pure, as for
+    /// If a source key outputs a row twice, the last output wins. `transform` must be pure, as for
     /// [`derive`](Self::derive).
     ///
     /// # Panics
@@ -98,10 +98,9 @@ impl Builder {
 
     /// Declares a table with the rows of all `tables`. Values are shared, not cloned.
     ///
-    /// Only one of them may have a row for a given key; the row may move to another table within a commit.
-    /// If two have one, [`Engine::commit`] panics in debug builds, naming the tables and the key; in
-    /// release builds the first of `tables` wins. To choose between several, see
-    /// [`union_keys`](Self::union_keys).
+    /// Only one of the tables may have a row for a given key; the row may move to another table within a commit. If two
+    /// tables have one, [`Engine::commit`] panics in debug builds, naming the tables and the key; in release builds the
+    /// first of `tables` wins. To choose between several tables, see [`union_keys`](Self::union_keys).
     ///
     /// # Panics
     /// If a table named `name` already exists, or one of `tables` belongs to another builder.
@@ -117,8 +116,8 @@ impl Builder {
         table
     }
 
-    /// Declares a table of the keys that are in any of `sources`, for a stage that merges them. The stage
-    /// reads each source by key and decides which one takes precedence.
+    /// Declares a table of the keys that are in any of `sources`, for a stage that merges them. The stage reads each
+    /// source by key and decides which source takes precedence.
     ///
     /// ```
     /// use sesame_engine::{Builder, Table};

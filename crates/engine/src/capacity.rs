@@ -1,7 +1,7 @@
-//! Growth of vectors whose length scales with the number of objects.
+//! Growth policy for vectors whose length scales with the number of objects.
 //!
-//! A `Vec` doubles its capacity and never shrinks, which would leave about a third of it unused. These
-//! vectors grow by an eighth.
+//! A `Vec` doubles its capacity and never shrinks, which would leave about a third of it unused. These vectors grow by
+//! an eighth instead.
 
 /// A vector grows by 1/8 of its length, so each element moves at most eight times on average.
 const FRACTION: usize = 8;

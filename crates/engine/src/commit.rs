@@ -89,7 +89,7 @@ impl Commit {
             .expect("a handle's types match its table")
     }
 
-    /// The keys for which the stage of `table` ran, sorted. Empty for input tables.
+    /// The keys for which `table`'s stage ran, sorted. Empty for input tables.
     ///
     /// # Panics
     /// If the table belongs to another engine, or if the key type of its source differs; see
@@ -98,7 +98,7 @@ impl Commit {
         self.ran_keys::<K>(table)
     }
 
-    /// The source keys, of type `S`, for which the stage of `table` ran, sorted. Empty for input tables.
+    /// The source keys, of type `S`, for which `table`'s stage ran, sorted. Empty for input tables.
     ///
     /// # Panics
     /// If the table belongs to another engine, or its source's keys are not of type `S`.

@@ -28,9 +28,9 @@ pub(crate) trait Emit<K>: Send + Sync + 'static {
     ) -> Self::Rows;
     /// Removes the rows of a node.
     fn remove(&mut self, node: u32, rows: Self::Rows);
-    /// Applies all changes since the last call to the table.
+    /// Applies to the table all changes since the last call.
     fn settle(&mut self, source: &dyn Subjects, table: &mut dyn AnyTable) -> Delta;
-    /// The node that outputs the row of `key`.
+    /// The node that outputs the row for `key`.
     fn owner(&self, key: &dyn Any, source: &dyn Subjects, table: &dyn AnyTable) -> Option<u32>;
     /// The number of slots in memory.
     fn slots(&self) -> usize;
@@ -122,7 +122,7 @@ pub(crate) struct Many<L, W, F> {
     transform: F,
     /// For each row slot, the node that outputs the row; [`NIL`] if there is no row.
     owners: Vec<u32>,
-    /// Slot and node of each row output since the last `settle`, with its value if that changed.
+    /// Slot and node of each row output since the last `settle`, with its value if the value changed.
     output: Vec<(u32, u32, Option<Arc<W>>)>,
     /// Slot and node of each row removed since the last `settle`.
     removed: Vec<(u32, u32)>,
@@ -168,7 +168,7 @@ where
             .into_iter()
             .map(|(key, value)| (table.rows.intern_owned(key), value))
             .collect();
-        // The last of a node's rows for a key wins, as in a batch; the sort is stable.
+        // If a node outputs several rows for a key, the last one wins, as in a batch; the sort is stable.
         output.sort_by_key(|(slot, _)| *slot);
         output.dedup_by(|later, earlier| {
             let same = later.0 == earlier.0;

@@ -19,7 +19,7 @@ pub struct Engine {
     tables: Vec<Box<dyn AnyTable>>,
     names: Vec<&'static str>,
     stages: Vec<Box<dyn AnyStage>>,
-    /// For each table, the stages that run for its keys or for those of its indexes.
+    /// For each table, the stages that run for its keys or for its indexes' keys.
     sourced: Vec<Vec<Sourced>>,
     edges: Edges,
     /// For each stage, the keys to visit in this commit, as source number and slot. May contain duplicates.
@@ -186,7 +186,7 @@ impl Engine {
         self.revision
     }
 
-    /// The row of `key`.
+    /// The row for `key`.
     ///
     /// # Panics
     /// This and all other methods that take a handle panic if it belongs to another engine.
@@ -208,7 +208,7 @@ impl Engine {
         self.store(table).len()
     }
 
-    /// Whether the table has no rows.
+    /// Whether the table is empty.
     pub fn is_empty<K: Key, V: Value>(&self, table: Table<K, V>) -> bool {
         self.len(table) == 0
     }
@@ -222,8 +222,8 @@ impl Engine {
         }
     }
 
-    /// Explains why `key` has its row, or none: the last run of the stage for it. For a union, that run
-    /// belongs to the table that provides the row.
+    /// Explains why `key` has its row, or why it doesn't have one: the stage's last run for `key`. For a union, that
+    /// run belongs to the table that provides the row.
     ///
     /// `None` for an input table, for a union of keys, and if the stage did not run for `key`: the key is
     /// not in the source or, for `derive_many`, was not output by any run.

@@ -9,9 +9,9 @@ pub struct Explain {
     pub stage: &'static str,
     /// The source key, formatted with `Debug`.
     pub key: String,
-    /// The revision of the commit in which it ran.
+    /// The revision of the commit in which the stage ran.
     pub revision: u64,
-    /// Its reads, sorted by table in declaration order, then by kind and key. If the source is a table, the row in it is
+    /// Its reads, sorted by table in declaration order, then by kind and key. If the source is a table, its row is
     /// always included.
     pub reads: Vec<Read>,
 }
@@ -57,8 +57,8 @@ pub struct Footprint {
     pub nodes: usize,
     /// Recorded reads: pairs of a node and a subject other than the source's row.
     pub edges: usize,
-    /// Slots allocated for all of these, including free ones. Bounded by the peak, however often rows are
-    /// added and removed.
+    /// Slots allocated for all of the above, including free ones. Bounded by the peak, however often rows are added and
+    /// removed.
     pub slots: usize,
 }
 

@@ -33,7 +33,7 @@ pub(crate) trait TableIndex<K, V>: Any + Send + Sync {
     fn name(&self) -> &'static str;
     fn subjects(&self) -> &dyn Subjects;
     fn subjects_mut(&mut self) -> &mut dyn Subjects;
-    /// Moves a row from the groups of its old value to those of its new one. `rows` contains the row's key.
+    /// Moves a row from its old value's groups to its new value's groups. `rows` contains the row's key.
     fn update(&mut self, row: u32, old: Option<&V>, new: Option<&V>, rows: &Rows<K, V>);
     /// Appends the groups touched since the last call, ordered by slot.
     fn settle(&mut self, part: u8, touched: &mut Vec<Touched>);

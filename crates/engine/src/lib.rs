@@ -30,10 +30,10 @@
 //!    | [`Reader::keys`] | a row joined or left the group |
 //!    | [`Reader::count`] | the group's size changed |
 //!
-//! 3. The stages run in the order of their declaration, each marked key once. A key of the source is also
-//!    marked when it is added and, if the source is a table, when its row changes. When it is removed, its
-//!    outputs and its reads are removed too. The outputs are compared with the previous ones (early
-//!    cut-off), then the stage's table settles like an input table: step 2.
+//! 3. The stages run in declaration order, once for each marked key. A key of the source is also marked when it is
+//!    added and, if the source is a table, when its row changes. When a key is removed, its outputs and reads are
+//!    removed too. The outputs are compared with the previous ones (early cut-off), then the stage's table settles like
+//!    an input table: step 2.
 //! 4. The engine releases keys that neither have a row nor are read.
 //!
 //! A stage reads only tables declared before it, so everything it reads is final: there are no glitches, no
@@ -48,15 +48,14 @@
 //!
 //! # Implementation
 //!
-//! Each key is interned once per table or index and identified by a slot (`slots`); a slot that can be read
-//! is a *subject*. A stage has a *node* for each source key, with the same slot number. Reads, except those of
-//! the source's own row, are edges between nodes and subjects, in one arena, linked into a list per subject
-//! and a list per node (`edges`). So replacing a node's reads costs O(its reads), however many other nodes
-//! read the same subjects. Slots are freed only at the end of a commit, so a slot never changes its key
-//! within one.
+//! Each key is interned once per table or index and identified by a slot (`slots`); a slot that can be read is a
+//! *subject*. A stage has a *node* for each source key, with the same slot number. Reads, except reads of the source's
+//! own row, are edges between nodes and subjects, in one arena, linked into a list per subject and a list per node
+//! (`edges`). So replacing a node's reads costs O(its reads), however many other nodes read the same subjects. Slots
+//! are freed only at the end of a commit, so a slot never changes its key within one.
 //!
-//! Keys come from untrusted objects, so they are hashed with std's randomly seeded hasher; internal ids use
-//! a faster one. No output depends on hash order.
+//! Keys come from untrusted objects, so they are hashed with std's randomly seeded hasher; internal IDs use a faster
+//! hasher. No output depends on hash order.
 //!
 //! # Example
 //!
@@ -64,7 +63,7 @@
 //! use sesame_engine::{Batch, Builder, Change, Index, Table};
 //!
 //! let mut b = Builder::new();
-//! // Ports of services by name; services of routes by name.
+//! // Each service's port, by service name; each route's service, by route name.
 //! let services: Table<String, u16> = b.input("services");
 //! let routes: Table<String, String> = b.input("routes");
 //! let by_service: Index<String, String, String> =
@@ -74,7 +73,7 @@
 //!     let service = reader.get(routes, route)?;
 //!     reader.get(services, &service).map(|port| *port)
 //! });
-//! // The number of routes of each service that has any.
+//! // The number of routes to each service that has any.
 //! let uses: Table<String, usize> = b.derive("uses", by_service, move |reader, service| {
 //!     Some(reader.count(by_service, service))
 //! });
@@ -89,7 +88,7 @@
 //! assert_eq!(engine.get(backends, &"a".to_owned()).as_deref(), Some(&80));
 //! assert_eq!(engine.len(uses), 2);
 //!
-//! // The service changes: only the route that read it runs; no count does.
+//! // The service changes: only the route that read it runs again; the counts don't.
 //! let mut batch = Batch::new();
 //! batch.upsert(services, "web".to_owned(), 8080);
 //! let commit = engine.commit(batch);

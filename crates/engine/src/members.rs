@@ -1,7 +1,7 @@
 //! The members of an index group: rows of its table, in key order.
 //!
-//! Most groups have at most one member, stored inline; some contain every row. A small group is a boxed, sorted vector of
-//! four bytes per member; a large one is a boxed tree with O(log n) insertion.
+//! Most groups have at most one member, stored inline; some contain every row. A small group is a boxed, sorted vector
+//! of four bytes per member; a large group is a boxed tree with O(log n) insertion.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

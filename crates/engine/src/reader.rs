@@ -1,5 +1,4 @@
-//! A transform's reads, by key or by index; each is recorded. There must never be a scan: see the
-//! guarantees in the crate docs.
+//! A transform's reads: by key or by index, each recorded. Never add a scan: see the guarantees in the crate docs.
 
 use std::fmt;
 use std::sync::Arc;
@@ -23,7 +22,7 @@ pub struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// The row of `key`. Depends on the row's value.
+    /// The row for `key`. Depends on the row's value.
     pub fn get<K: Key, V: Value>(&mut self, table: Table<K, V>, key: &K) -> Option<Arc<V>> {
         let (slot, value) = {
             let store = self.store(table);

@@ -55,7 +55,7 @@ impl<K: Key, D: Data> Slots<K, D> {
         self.by_key.find(hash, same).copied()
     }
 
-    /// The slot of `key`. Clones the key only if it is new.
+    /// Interns `key` and returns its slot. Clones the key only if it is new.
     pub(crate) fn intern(&mut self, key: &K) -> u32 {
         match self.find(key) {
             Some(slot) => slot,
@@ -63,7 +63,7 @@ impl<K: Key, D: Data> Slots<K, D> {
         }
     }
 
-    /// The slot of `key`. Drops the key unless it is new.
+    /// Interns `key` and returns its slot. Drops the key unless it is new.
     pub(crate) fn intern_owned(&mut self, key: K) -> u32 {
         match self.find(&key) {
             Some(slot) => slot,
@@ -71,7 +71,7 @@ impl<K: Key, D: Data> Slots<K, D> {
         }
     }
 
-    /// The slot of `key`. Shares the key if it is new.
+    /// Interns `key` and returns its slot. Shares the key if it is new.
     pub(crate) fn intern_shared(&mut self, key: &Arc<K>) -> u32 {
         match self.find(key) {
             Some(slot) => slot,

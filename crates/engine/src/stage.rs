@@ -57,10 +57,10 @@ pub(crate) fn source_key<K: Key>(table: &dyn AnyTable, part: u8, slot: u32) -> &
 pub(crate) trait AnyStage: Send + Sync {
     /// The number of the stage's table.
     fn output(&self) -> u16;
-    /// The tables and parts whose keys it runs for.
+    /// The tables and parts that provide the stage's keys.
     fn sources(&self) -> &[(u16, u8)];
-    /// Runs the keys in `dirty` (source and slot, sorted, no duplicates) that are present, and drops the
-    /// rows of the others.
+    /// Runs the keys in `dirty` (source and slot, sorted, no duplicates) that are present, and drops the other keys'
+    /// rows.
     fn run(&mut self, number: u16, dirty: &[(u8, u32)], context: StageContext<'_>) -> StageRun;
     /// Where the output table's row for `key` comes from.
     fn origin(&self, key: &dyn Any, tables: &Tables) -> Option<Origin>;
@@ -210,7 +210,7 @@ impl<K: Key, E: Emit<K>> AnyStage for Stage<K, E> {
     }
 }
 
-/// Sorts reads and merges those of the same subject.
+/// Sorts reads and merges reads of the same subject.
 fn once_each(reads: &mut Vec<(Subject, u8)>) {
     reads.sort_unstable();
     reads.dedup_by(|(later, kind), (earlier, kinds)| {

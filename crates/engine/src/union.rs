@@ -1,7 +1,7 @@
 //! Tables with the rows, or the keys, of several sources.
 //!
-//! A union has no state: for each key that changed in one source, it looks the key up in all sources. So
-//! its result does not depend on history, and a key may move between sources within one commit.
+//! A union is stateless: for each key that changed in one source, it looks the key up in all sources. So its result
+//! does not depend on history, and a key may move between sources within one commit.
 
 use std::any::Any;
 use std::sync::Arc;

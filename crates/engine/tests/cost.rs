@@ -1,5 +1,5 @@
-//! The cost of a commit is proportional to the change: with ten thousand routes, exactly the expected keys
-//! run. Counted, not timed.
+//! The cost of a commit is proportional to the change: with ten thousand routes, exactly the expected keys run. Runs
+//! are counted, not timed.
 
 use sesame_engine::{Batch, Builder, Change, Commit, Engine, Footprint, Index, Table};
 
@@ -318,7 +318,8 @@ fn memory_is_freed() {
         full.rows,
         11_010 + 2 * 10_000 + 2 * 10 + 5_000 + 10_000 + 2 * 1_000
     );
-    // Besides their source's row: backends, found, attached, children: 1 each; hosts: the group and two rows; others: none.
+    // Besides the source's row: one each for backends, found, attached and children; the group and two rows for hosts;
+    // none for the other tables.
     assert_eq!(full.edges, 2 * 10_000 + 2 * 10 + 3 * 5_000);
 
     // Rows with ever-new keys don't leak memory.
@@ -384,7 +385,7 @@ fn a_union_and_a_merge_cost_only_the_change() {
     assert_eq!(commit.work(), [("routes", 1), ("hosts", 1)]);
     assert_eq!(commit.ran(hosts), [21]);
 
-    // Moves from one kind to the other, in one commit.
+    // Moves a route from one kind to the other, in one commit.
     let mut batch = Batch::new();
     batch.remove(grpc, 42);
     batch.upsert(http, 42, changed);

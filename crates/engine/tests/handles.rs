@@ -97,8 +97,8 @@ fn explain_returns_the_reads_of_the_last_run() {
     );
 }
 
-/// An early stage adds its new edges before later stages free those of removed keys, so the new ones are at
-/// the end of the arena.
+/// An early stage adds its new edges before later stages free those of removed keys, so the new edges are at the end of
+/// the arena.
 #[test]
 fn an_edge_at_the_end_of_the_arena_does_not_prevent_truncation() {
     let mut b = Builder::new();

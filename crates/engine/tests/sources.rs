@@ -49,7 +49,7 @@ fn a_row_moves_between_source_keys_within_a_commit() {
     let mut lists = Lists::new();
     assert_eq!(lists.set(&[(5, &[(0, "a")])]), [upsert(0, "a")]);
     assert_eq!(lists.origin(0).as_deref(), Some("5"));
-    // Moves to a source key that runs later, then back to one that runs earlier.
+    // Moves the row to a source key that runs later, then back to one that runs earlier.
     let moved = lists.set(&[(5, &[]), (7, &[(0, "b")])]);
     assert_eq!(moved, [upsert(0, "b")]);
     assert_eq!(lists.origin(0).as_deref(), Some("7"));

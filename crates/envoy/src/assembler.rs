@@ -1,7 +1,7 @@
 //! Assembles encoded rows into each fleet's resources.
 //!
 //! In: each commit of an engine that runs the [`stages`](crate::stages()). Out: changed resources per fleet. It must
-//! not depend on the contents of resources or on their subscribers.
+//! not depend on resource contents or subscribers.
 //!
 //! Four things depend on several keys, so stages can't do them: route tables, whole or sharded, are joined from
 //! their hosts; a fleet gets only its own clusters and secrets; every cluster gets an endpoints resource, even an empty
@@ -58,9 +58,9 @@ pub struct Assembler {
     encoded: Encoded,
     tables: Tables,
     clusters: BTreeMap<ClusterKey, ClusterRows>,
-    /// Clusters of forwarded connections.
+    /// Clusters for forwarded connections.
     destinations: BTreeMap<DestinationKey, Bytes>,
-    /// Endpoints of UDP ports.
+    /// Endpoints for UDP ports.
     datagrams: BTreeMap<ListenerKey, Bytes>,
     secrets: BTreeMap<SecretKey, SecretRows>,
 }
@@ -104,12 +104,12 @@ impl Assembler {
         }
     }
 
-    /// The resources that the commit changes, without duplicates, sorted by fleet, type (in [`names::TYPES`] order)
-    /// and name.
+    /// Applies a commit. Returns the resources that it changes, without duplicates, sorted by fleet, type (in
+    /// [`names::TYPES`] order) and name.
     ///
-    /// A route table with changed rows, or a listener whose certificates are requested on demand, may have the same bytes
-    /// as before; all other resources differ. A changed host costs one copy of its table or shard; other changes cost
-    /// their own size times the number of their fleets.
+    /// A route table with changed rows, or a listener whose certificates are requested on demand, may have the same
+    /// bytes as before; all other returned resources differ. A changed host costs one copy of its table or shard; other
+    /// changes cost their own size times the number of fleets that have them.
     ///
     /// # Panics
     /// If the commit is from another engine.
@@ -126,15 +126,15 @@ impl Assembler {
         out
     }
 
-    /// How many times a route table has switched between whole and sharded, which replaces its listeners. Such a
-    /// table is served in both forms until [`Assembler::settle`], so that draining connections don't use outdated
-    /// routes.
+    /// The number of times that route tables have switched between whole and sharded, which replaces their listeners. A
+    /// switched table is served in both forms until [`Assembler::settle`], so that draining connections don't use
+    /// outdated routes.
     pub fn replaced(&self) -> u64 {
         self.tables.replaced()
     }
 
-    /// Removes the old forms of tables, once replaced listeners have drained. Changes are in the order of
-    /// [`Assembler::apply`].
+    /// Removes the old forms of tables. Call it once replaced listeners have drained. Returns the changes in the same
+    /// order as [`Assembler::apply`].
     pub fn settle(&mut self) -> Vec<ResourceChange> {
         let mut out = Vec::new();
         self.tables.settle(&mut out);
@@ -142,7 +142,7 @@ impl Assembler {
         out
     }
 
-    /// All resources of a fleet, in the order of [`Assembler::apply`]. Costs O(all rows): for inspection, not for
+    /// All resources of a fleet, in the same order as [`Assembler::apply`]. Costs O(all rows): for inspection, not for
     /// Envoys.
     pub fn resources(&self, fleet: &FleetId) -> Vec<ResourceChange> {
         let mut out = Vec::new();
@@ -327,7 +327,7 @@ impl Assembler {
         }
     }
 
-    /// The secret of a server name.
+    /// The secret for a server name.
     fn certificate_on_demand(&self, fleet: &FleetId, name: &str) -> Option<Bytes> {
         let key = self.tables.on_demand.get(fleet, name)?;
         let secret = self.secrets.get(&SecretKey::Certificate(key.clone()))?;

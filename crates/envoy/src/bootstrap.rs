@@ -31,13 +31,13 @@ use crate::wire;
 pub use node::has_module;
 pub use tls::{XdsTls, xds_secrets};
 
-/// The cluster for connections to Sesame. The model's cluster names contain a slash, so none conflicts.
+/// The cluster for connections to Sesame. The model's cluster names contain a slash, so they can't conflict.
 pub const XDS_CLUSTER: &str = "xds";
 
 /// Default limit on an Envoy's client connections. Each costs tens of kilobytes.
 pub const MAX_CONNECTIONS: u64 = 50_000;
 
-/// Options of a bootstrap.
+/// Options for a bootstrap.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BootstrapOptions {
     /// The fleet that the Envoy belongs to.
@@ -225,7 +225,7 @@ fn admin(admin: &Admin) -> Option<pb::Admin> {
     };
     Some(pb::Admin {
         address: Some(address),
-        // It must stay reachable when clients use up all connections.
+        // The admin interface must stay reachable when clients use up all connections.
         ignore_global_conn_limit: true,
         ..Default::default()
     })

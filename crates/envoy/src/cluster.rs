@@ -1,9 +1,9 @@
 //! Clusters as CDS resources.
 //!
-//! In: [`Cluster`]. Out: `Cluster`, with endpoints over EDS, so that Pod changes don't touch it, or over DNS. It must
-//! not depend on endpoints or routes.
+//! In: [`Cluster`]. Out: `Cluster`, with endpoints over DNS or EDS; with EDS, Pod changes don't touch the cluster. It
+//! must not depend on endpoints or routes.
 //!
-//! A cluster costs an Envoy tens of kilobytes, mostly statistics, so this module enables no additional ones.
+//! A cluster costs an Envoy tens of kilobytes, mostly statistics, so this module doesn't enable additional ones.
 
 mod settings;
 
@@ -45,15 +45,15 @@ const SYSTEM_AUTHORITIES: &str = "/etc/ssl/certs/ca-certificates.crt";
 /// The minimum time between DNS lookups, regardless of the answer's TTL.
 const MIN_REFRESH: Duration = Duration::from_secs(5);
 
-/// Limits of a best-effort cluster. They bound the memory for requests to a slow backend.
+/// Limits for a best-effort cluster. They bound the memory for requests to a slow backend.
 const BEST_EFFORT_REQUESTS: u32 = 128;
 const BEST_EFFORT_DURATION: Duration = Duration::from_secs(10);
 
 /// The cluster for a key.
 ///
-/// Without settings, load balancing uses least request, and circuit breakers trip only for best-effort clusters and
-/// for a limit on retries: Envoy's defaults (1,024 connections and requests, 3 concurrent retries) would turn load
-/// into errors that no object configures.
+/// Without settings, load balancing uses least request, and circuit breakers trip only on best-effort clusters and at a
+/// retry limit: Envoy's defaults (1,024 connections and requests, 3 concurrent retries) would turn load into errors
+/// that no object configures.
 pub fn cluster(key: &ClusterKey, cluster: &Cluster) -> pb::Cluster {
     let best_effort = key.is_best_effort();
     let settings = cluster.connections.as_deref();
@@ -132,13 +132,13 @@ pub(crate) fn by_locality() -> pb::cluster::CommonLbConfig {
     }
 }
 
-/// A cluster that connects to the addresses of a name.
+/// A cluster that connects to the addresses of a DNS name.
 ///
 /// - All addresses are one endpoint: Envoy tries them in turn for each connection, and open connections stay when the
 ///   answer changes, as it does with every lookup of a large service.
 /// - The name is absolute: with search domains, a name such as `db.shop` could resolve to another namespace's Service.
 /// - Until the first answer, requests get 503. If the cluster waited for it, a name whose servers don't respond would
-///   delay all changes of the fleet.
+///   delay all of the fleet's changes.
 fn with_dns(name: String, host: &ExternalHost) -> pb::Cluster {
     let address = core::Address {
         address: Some(core::address::Address::SocketAddress(core::SocketAddress {
@@ -185,7 +185,7 @@ fn with_dns(name: String, host: &ExternalHost) -> pb::Cluster {
 
 /// Circuit breakers that trip only at these limits.
 ///
-/// The retry budget has no interval: with one, Envoy compares the retries in progress with all requests of the
+/// The retry budget has no interval: with one, Envoy compares the retries in progress with all requests in the
 /// interval, so fast retries never exceed it.
 fn circuit_breakers(limits: &ConnectionLimits, retries: Option<RetryLimit>) -> pb::CircuitBreakers {
     let or_none = |limit: Option<u32>| wire::uint32(limit.unwrap_or(u32::MAX));

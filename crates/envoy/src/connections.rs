@@ -1,7 +1,7 @@
 //! Network filters that forward connections without reading them.
 //!
-//! In: a [`ChainTarget`](sesame_model::ChainTarget). Out: the filters of its chain. Where possible they only name a
-//! cluster that is a resource of its own, since changing a chain closes its connections.
+//! In: a [`ChainTarget`](sesame_model::ChainTarget). Out: the filters of its chain. Where possible, the filters only
+//! name a cluster, which is a resource of its own, since changing a chain closes its connections.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ pub(crate) fn to_cluster(key: &ListenerKey, cluster: String) -> Vec<Filter> {
     vec![tcp_proxy(key, ClusterSpecifier::Cluster(cluster))]
 }
 
-/// Filters that forward a connection to the destination with its server name, in lowercase.
+/// Filters that forward a connection to the destination for its server name, in lowercase.
 pub(crate) fn by_server_name(key: &ListenerKey) -> Vec<Filter> {
     // Overrides the TCP proxy's own cluster.
     let cluster = wire::filter_state(
@@ -48,7 +48,7 @@ pub(crate) fn by_server_name(key: &ListenerKey) -> Vec<Filter> {
     filters
 }
 
-/// Filters that share connections between backends.
+/// Filters that distribute connections across backends by weight.
 pub(crate) fn weighted(key: &ListenerKey, backends: &[WeightedBackend]) -> Vec<Filter> {
     let clusters = backends.iter().map(|backend| ClusterWeight {
         name: match &backend.target {

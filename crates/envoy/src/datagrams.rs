@@ -22,15 +22,15 @@ use crate::cluster::{by_locality, with_eds};
 use crate::endpoint::{locality, share};
 use crate::names;
 
-/// An endpoint to which datagrams can't be sent, for the sessions to drop. A locality without endpoints would get no
-/// sessions, whatever its weight.
+/// An endpoint to which datagrams can't be sent, which gets the sessions to drop. A locality without endpoints wouldn't
+/// get any sessions, whatever its weight.
 const NOWHERE: Endpoint = Endpoint {
     address: IpAddr::V4(Ipv4Addr::LOCALHOST),
     port: 0,
     health_port: None,
 };
 
-/// The filter that forwards a port's datagrams, by session: a client's address and port. A session ends after a minute
+/// The filter that forwards a port's datagrams, by session (a client's address and port). A session ends after a minute
 /// without datagrams, Envoy's default.
 pub(crate) fn filter(key: &ListenerKey) -> ListenerFilter {
     let route = Route {
@@ -57,7 +57,7 @@ pub(crate) fn filter(key: &ListenerKey) -> ListenerFilter {
     }
 }
 
-/// The cluster of a UDP port.
+/// The cluster for a UDP port.
 pub fn datagram_cluster(key: &ListenerKey) -> cluster::Cluster {
     cluster::Cluster {
         common_lb_config: Some(by_locality()),
@@ -65,7 +65,7 @@ pub fn datagram_cluster(key: &ListenerKey) -> cluster::Cluster {
     }
 }
 
-/// The endpoints of a UDP port, with a locality for each backend.
+/// The endpoints for a UDP port, with a locality for each backend.
 pub fn datagram_endpoints(key: &ListenerKey, datagrams: &Datagrams) -> pb::ClusterLoadAssignment {
     let localities = datagrams.shares.iter().map(share);
     let dropped = datagrams.dropped;

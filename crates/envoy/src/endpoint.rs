@@ -10,7 +10,7 @@ use sesame_model::{ClusterKey, Endpoint, EndpointShare, Endpoints};
 
 use crate::{names, wire};
 
-/// A cluster's load assignment: one locality with all endpoints in order, or one for each share. If there are none, the
+/// A cluster's load assignment: one locality with all endpoints in order, or one for each share. Without endpoints, the
 /// assignment is empty, and Envoy responds with 503; without an assignment the cluster would stay warming.
 pub fn endpoints(key: &ClusterKey, endpoints: &Endpoints) -> pb::ClusterLoadAssignment {
     let hosts: Vec<_> = endpoints.endpoints.iter().map(host).collect();
@@ -26,7 +26,7 @@ pub fn endpoints(key: &ClusterKey, endpoints: &Endpoints) -> pb::ClusterLoadAssi
     }
 }
 
-/// The locality of a share. If two Services have a common endpoint, Envoy uses it only for the first.
+/// The locality for a share. If two Services have an endpoint in common, Envoy uses it only for the first.
 pub(crate) fn share(share: &EndpointShare) -> pb::LocalityLbEndpoints {
     let name = names::cluster(&share.cluster);
     locality(name, share.weight, &share.endpoints)

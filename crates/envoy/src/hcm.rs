@@ -75,11 +75,12 @@ pub(crate) enum Routes<'a> {
 /// removes the header before forwarding.
 pub(crate) const LISTENER_HEADER: &str = "x-sesame-listener";
 
-/// The connection manager for `routes`, and for connections of `listener` on a TLS port.
+/// The connection manager for `routes` and, on a TLS port, for connections of `listener`.
 ///
 /// HTTP/1.0 is accepted for old probes and load balancers, but a Host header is still required. A trailing dot in the
 /// host is ignored. The client's address is the connection's: Envoy appends it to `x-forwarded-for` and removes
-/// `x-envoy-*` headers sent by clients. A backend's `server` header passes unchanged, and Envoy adds none.
+/// `x-envoy-*` headers sent by clients. A backend's `server` header passes through unchanged, and Envoy doesn't add
+/// one.
 ///
 /// Envoy removes any `x-forwarded-client-cert` header sent by a client, and replaces it with the `forwarded` parts of
 /// the connection's certificate.
@@ -153,8 +154,8 @@ fn details(of: ForwardedCertificate) -> SetCurrentClientCertDetails {
 /// Scoped routes, with the shard named in [`shard::HEADER`].
 ///
 /// Connection managers with equal `ScopedRds` share a subscription, and later ones don't wait for their shards: they
-/// would respond with 404 until these arrive. So each table, and each version of its shards, has its own `ScopedRds`,
-/// made unique by an initial fetch timeout that is too long to matter.
+/// would respond with 404 until the shards arrive. So each table, and each version of its shards, has its own
+/// `ScopedRds`, made unique by an initial fetch timeout that is too long to matter.
 fn by_header(table: &RouteTableKey) -> pb::ScopedRoutes {
     use pb::scoped_routes::scope_key_builder::fragment_builder as fragment;
     use pb::scoped_routes::{ConfigSpecifier, ScopeKeyBuilder};
@@ -182,21 +183,21 @@ fn by_header(table: &RouteTableKey) -> pb::ScopedRoutes {
     }
 }
 
-/// At least an hour, and different for each table of an Envoy and each version of the shards.
+/// A timeout of at least an hour, different for each of an Envoy's tables and each version of the shards.
 fn fetch_timeout(table: &RouteTableKey) -> Duration {
     let hash = xxh3_64(names::shard(table, "").as_bytes());
     Duration::from_secs(60 * 60) + Duration::from_nanos(hash >> 32)
 }
 
-/// The authorization filter for a check of all requests to a host, by its position; hosts enable it.
+/// The authorization filter for a check on all requests to a host, named by the check's position; hosts enable it.
 pub(crate) fn host_auth(place: usize) -> String {
     format!("auth.listener.{place}")
 }
 
 /// HTTP filters, in order. CORS comes before rate limits: browsers would report a rejected preflight request as a CORS
-/// error. Local rate limits come before routes' authorization, which costs more; a service's rate limits come after it,
-/// since they may depend on headers that it sets. Responses pass through in reverse order: backends' cookies change
-/// before the gateway adds its own.
+/// error. Local rate limits come before routes' authorization, which costs more; a service's rate limits come after
+/// authorization, since they may depend on headers that it sets. Responses pass through the filters in reverse order:
+/// backends' cookies are changed before the gateway adds its own.
 fn filters() -> Vec<pb::HttpFilter> {
     let of_hosts = (0..MAX_HOST_AUTH).map(host_auth);
     let of_hosts = of_hosts.map(|name| filter(&name, Composite::default(), true));

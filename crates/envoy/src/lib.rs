@@ -1,7 +1,7 @@
 //! Turns the model into Envoy resources.
 //!
 //! In: [`sesame_model`] values. Out: protobuf messages of Envoy's API, and their bytes. It must not depend on
-//! Kubernetes or the xDS protocol, and does no IO.
+//! Kubernetes or the xDS protocol, and doesn't perform IO.
 //!
 //! - pure builders, one per resource type: [`listener()`], [`route_table`], [`virtual_host`], [`cluster()`],
 //!   [`endpoints`], [`datagram_cluster`], [`datagram_endpoints`], [`secret()`], [`trust_bundle`];

@@ -30,8 +30,9 @@ const HANDSHAKE: Duration = Duration::from_secs(15);
 /// The protocols of HTTP over TLS, for ALPN.
 const HTTP_PROTOCOLS: &[&str] = &["h2", "http/1.1"];
 
-/// The listener of a port, on all its addresses. If `sharded` returns true for a route table, the listener uses its
-/// shards, selected by `lookup`. If `on_demand`, one chain replaces those that [`on_demand::shared`] returns.
+/// The listener for a port, on all of the port's addresses. If `sharded` returns true for a route table, the listener
+/// uses its shards, selected by `lookup`. If `on_demand` is set, one chain replaces the chains that
+/// [`on_demand::shared`] returns.
 ///
 /// On a TLS port, connections that match no filter chain (unknown or missing server name) are closed before the
 /// handshake, except that a chain with certificates on demand fails the handshake.
@@ -133,7 +134,7 @@ fn additional(address: core::Address) -> pb::AdditionalAddress {
 }
 
 fn filter_chain(chain: &Chain, filters: Vec<pb::Filter>) -> pb::FilterChain {
-    // Sesame doesn't know which protocols a TCP backend speaks.
+    // The protocols that a TCP backend speaks are unknown.
     let alpn: &[&str] = match chain.target {
         ChainTarget::Http(_) => HTTP_PROTOCOLS,
         ChainTarget::Destination
@@ -240,8 +241,8 @@ fn transport_socket(context: tls::DownstreamTlsContext) -> core::TransportSocket
     }
 }
 
-/// The CAs are a resource of their own, so that a rotated CA doesn't replace the chain. Until Envoy has them, it closes
-/// all connections.
+/// The CAs are a resource of their own, so that a rotated CA doesn't replace the chain. Until Envoy has the CAs, it
+/// closes all connections.
 fn validation(clients: &ClientValidation) -> ValidationContextType {
     let verification = match clients.untrusted {
         true => TrustChainVerification::AcceptUntrusted,

@@ -23,7 +23,7 @@ pub const SCOPE: &str = "type.googleapis.com/envoy.config.route.v3.ScopedRouteCo
 /// Type URL of route tables (RDS).
 pub const ROUTES: &str = "type.googleapis.com/envoy.config.route.v3.RouteConfiguration";
 
-/// All resource types of this crate, in dependency order: each type comes before those that refer to it.
+/// All resource types of this crate, in dependency order: each type comes before the types that refer to it.
 pub const TYPES: [&str; 6] = [CLUSTER, ENDPOINTS, SECRET, LISTENER, SCOPE, ROUTES];
 
 /// A cluster that never exists: requests for it get `RouteAction.cluster_not_found_response_code`, and connections to
@@ -35,7 +35,8 @@ pub fn cluster(key: &ClusterKey) -> String {
     key.to_string()
 }
 
-/// `service.namespace`: the host of requests that Envoy itself sends to a cluster, whose name is not a valid host.
+/// `service.namespace`: the host in requests that Envoy itself sends to a cluster, since the cluster's name is not a
+/// valid host.
 pub(crate) fn authority(key: &ClusterKey) -> String {
     format!("{}.{}", key.backend.object(), key.namespace)
 }
@@ -45,8 +46,8 @@ pub fn secret(key: &CertificateKey) -> String {
     key.to_string()
 }
 
-/// `ca:namespace/policy`, `ca:xbackend:namespace/name`, `ca:secret:namespace/name`, or `clients:namespace/gateway`. Names
-/// of certificates contain no colon.
+/// `ca:namespace/policy`, `ca:xbackend:namespace/name`, `ca:secret:namespace/name`, or `clients:namespace/gateway`.
+/// Certificate names don't contain a colon.
 pub fn trust_bundle(key: &TrustBundleKey) -> String {
     key.to_string()
 }
@@ -56,7 +57,7 @@ pub fn listener(key: &ListenerKey) -> String {
     key.name()
 }
 
-/// `443/example.com`: the cluster of forwarded connections.
+/// `443/example.com`: the cluster for forwarded connections.
 pub fn destination(key: &DestinationKey) -> String {
     key.to_string()
 }
@@ -72,7 +73,7 @@ pub(crate) fn destination_by_server_name(key: &ListenerKey) -> String {
     format!("{}/%REQUESTED_SERVER_NAME%", key.name())
 }
 
-/// `53/udp/*`: the cluster of a UDP port.
+/// `53/udp/*`: the cluster for a UDP port.
 pub fn datagrams(key: &ListenerKey) -> String {
     format!("{}/*", key.name())
 }
@@ -82,8 +83,8 @@ pub fn routes(key: &RouteTableKey) -> String {
     key.name()
 }
 
-/// `80#2.17`: shard 17 of the route table `80`, by version 2 of the numbers. Names of whole tables contain no `#`. It is
-/// also the name of the scope and the value of the shard header, since an Envoy's listeners share all scopes.
+/// `80#2.17`: shard 17 of the route table `80`, in version 2 of the numbers. Names of whole tables don't contain `#`.
+/// It is also the name of the scope and the value of the shard header, since an Envoy's listeners share all scopes.
 pub fn shard(key: &RouteTableKey, number: impl Display) -> String {
     format!("{}#{}.{number}", routes(key), sesame_shard::VERSION)
 }

@@ -1,11 +1,11 @@
 //! One filter chain for many HTTPS listeners, whose certificates Envoy requests on demand.
 //!
-//! In: a [`Listener`]. Out: the chains that one chain can replace, that chain's transport socket, and a matcher that
-//! selects the chain of a connection. It must not depend on the contents of certificates.
+//! In: a [`Listener`]. Out: the chains that one chain can replace, the shared chain's transport socket, and a matcher
+//! that selects a connection's chain. It must not depend on the contents of certificates.
 //!
 //! Envoy compares all chains of a listener whenever one is added, about 0.25 ms each. Chains for exact server names
 //! that differ only in their certificate can be merged: on the first handshake with a server name, Envoy requests the
-//! secret of that name, so adding a name changes no listener. The price is that TLS sessions can't be resumed.
+//! secret with that name, so adding a name doesn't change a listener. The price is that TLS sessions can't be resumed.
 //!
 //! **Clients choose the names that Envoy requests.** The chain accepts only connections whose server name consists of
 //! hostname characters: other secrets' names contain a slash or a colon, and a name that isn't valid UTF-8 would end
@@ -32,14 +32,14 @@ use xds::r#type::matcher::v3::string_matcher::MatchPattern;
 
 use crate::wire::{self, xds_extension};
 
-/// The name of the shared chain. Other chains are named after their server name, which contains no space.
+/// The name of the shared chain. Other chains are named after their server name, which can't contain a space.
 pub(crate) const CHAIN: &str = "on demand";
 
 /// The chains of a listener, some of which can be merged.
 pub(crate) struct Shared<'a> {
-    /// The server names of those that can, sorted, with their certificates.
+    /// The server names of the chains that can be merged, sorted, with their certificates.
     pub(crate) certificates: Vec<(&'a str, &'a CertificateKey)>,
-    /// The route table that they serve.
+    /// The route table that the merged chains serve.
     pub(crate) table: &'a RouteTableKey,
     /// The other chains.
     pub(crate) others: Vec<&'a Chain>,
@@ -48,9 +48,9 @@ pub(crate) struct Shared<'a> {
 /// Maximum number of other chains on the port. Each connection's server name is compared with all of them.
 const MAX_OTHERS: usize = 64;
 
-/// Finds the chains that one chain can replace. They serve HTTP for an exact server name that no wildcard of the port
-/// covers, with one certificate and the default TLS versions, and request no client certificate. `None` if there are
-/// none, if a chain of the port handles any server name, or if too many chains differ.
+/// Finds the chains that one chain can replace. They serve HTTP for an exact server name that isn't covered by the
+/// port's wildcards, with one certificate and the default TLS versions, and don't request a client certificate. `None`
+/// if there are no such chains, if one of the port's chains handles any server name, or if too many chains differ.
 pub(crate) fn shared(listener: &Listener) -> Option<Shared<'_>> {
     let wildcards = listener.chains.iter().filter_map(Chain::server_name);
     let wildcards: HashSet<&str> = wildcards
@@ -106,7 +106,8 @@ pub(crate) fn context(alpn: &[&str]) -> tls::DownstreamTlsContext {
         certificate_mapper: Some(wire::extension(
             "envoy.tls.certificate_mappers.sni",
             Sni {
-                // Required, but connections without a server name don't get here. Not a hostname, so it has no secret.
+                // Required, but connections without a server name don't reach this chain. Not a hostname, so no secret
+                // has this name.
                 default_value: "-".to_owned(),
             },
         )),
@@ -130,7 +131,7 @@ pub(crate) fn context(alpn: &[&str]) -> tls::DownstreamTlsContext {
     }
 }
 
-/// Selects the chain of a connection: one of `others` by its server name, otherwise the shared chain.
+/// Selects a connection's chain: one of `others` by its server name, otherwise the shared chain.
 pub(crate) fn matcher<'a>(others: impl Iterator<Item = &'a str>) -> pb::Matcher {
     let mut others: Vec<&str> = others.collect();
     // Exact names before wildcards, and long wildcards before short ones.

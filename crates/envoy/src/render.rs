@@ -14,10 +14,10 @@ use serde_json::Value;
 /// Replacement for a secret.
 const HIDDEN: &str = "(hidden)";
 
-/// Fields that are hidden at any depth. Keys of tokens may be symmetric.
+/// Fields that are hidden at any depth. A JWKS may contain symmetric keys.
 const SECRET_FIELDS: [&str; 4] = ["private_key", "password", "pkcs12", "local_jwks"];
 
-/// The list of headers that authenticate Envoy, whose values are hidden.
+/// The field with the headers that authenticate Envoy; their values are hidden.
 const CREDENTIALS: &str = "initial_metadata";
 
 /// Why a message can't be rendered.
@@ -29,7 +29,7 @@ pub enum RenderError {
     /// A packed message doesn't decode or has an unknown type.
     #[error("cannot convert to JSON: {0}")]
     Form(#[from] serde_json::Error),
-    /// The message type has no descriptor.
+    /// The message type doesn't have a descriptor.
     #[error("unknown type {0}")]
     Unknown(String),
 }
@@ -53,7 +53,7 @@ pub fn render(resource: &[u8]) -> Result<Value, RenderError> {
 /// Converts a message to JSON for Envoy: nothing is hidden.
 ///
 /// # Errors
-/// If this crate doesn't build messages of this type, or of the type of a message packed into it.
+/// If this crate doesn't build messages of this type, or of the type of a message packed into this one.
 pub fn to_json<M: Message + Name>(message: &M) -> Result<Value, RenderError> {
     dynamic(&M::full_name(), &message.encode_to_vec())
 }

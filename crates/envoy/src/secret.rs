@@ -8,7 +8,7 @@ use sesame_model::{Certificate, CertificateKey, TrustBundle, TrustBundleKey};
 
 use crate::{names, wire};
 
-/// The secret for a certificate. Chain and key are inline, since Envoys share no files with Sesame.
+/// The secret for a certificate. Chain and key are inline, since Envoys and Sesame don't share files.
 pub fn secret(key: &CertificateKey, certificate: &Certificate) -> tls::Secret {
     tls::Secret {
         name: names::secret(key),
@@ -20,7 +20,7 @@ pub fn secret(key: &CertificateKey, certificate: &Certificate) -> tls::Secret {
     }
 }
 
-/// The secret for a trust bundle. Other requirements on certificates are in the cluster or listener.
+/// The secret for a trust bundle. Other requirements for certificates are in the cluster or listener.
 pub fn trust_bundle(key: &TrustBundleKey, bundle: &TrustBundle) -> tls::Secret {
     tls::Secret {
         name: names::trust_bundle(key),

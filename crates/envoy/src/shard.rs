@@ -30,7 +30,7 @@ pub(crate) const HEADER: &str = "x-sesame-shard";
 /// The extension that loads the module.
 pub(crate) const MODULE_EXTENSION: &str = "envoy.http.early_header_mutation.dynamic_modules";
 
-/// How an Envoy computes the shard of a request.
+/// How an Envoy computes a request's shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ShardLookup {
     /// With regular expressions, which all Envoys support.
@@ -107,7 +107,7 @@ fn parity(bit: &Bit) -> String {
     format!("^(?:{even}|(?:{odd})(?:{even})*(?:{odd}))*{escape}?(?::|$)")
 }
 
-/// A character class, as ranges, of the host characters that satisfy `holds`, in upper and lower case. A negated class
+/// A character class for the host characters that satisfy `holds`: ranges, in upper and lower case. A negated class
 /// would make the expression large.
 fn class(holds: impl Fn(u8) -> bool) -> String {
     let wanted = |byte: u8| {
@@ -180,7 +180,7 @@ mod tests {
                 "{expression}"
             );
         }
-        // Envoy's limit on the value of a header here.
+        // Envoy's limit on a header value in this extension.
         assert!(expression().len() < 16_384);
     }
 }

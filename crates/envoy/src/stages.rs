@@ -25,11 +25,11 @@ pub struct Inputs {
     pub virtual_hosts: Table<VirtualHostKey, VirtualHost>,
     /// Clusters.
     pub clusters: Table<ClusterKey, Cluster>,
-    /// The clusters of forwarded connections.
+    /// The clusters for forwarded connections.
     pub destinations: Table<DestinationKey, ClusterKey>,
-    /// The backends of UDP ports.
+    /// The backends for UDP ports.
     pub datagrams: Table<ListenerKey, Datagrams>,
-    /// Endpoints of the clusters with [`Discovery::Endpoints`](sesame_model::Discovery::Endpoints), possibly none.
+    /// Endpoints of clusters with [`Discovery::Endpoints`](sesame_model::Discovery::Endpoints); may be empty.
     pub endpoints: Table<ClusterKey, Endpoints>,
     /// Certificates.
     pub certificates: Table<CertificateKey, Certificate>,
@@ -58,12 +58,12 @@ pub struct Options {
 /// each request takes a few microseconds more.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sharding {
-    /// Those with several hundred hosts.
+    /// Route tables with several hundred hosts.
     #[default]
     Auto,
-    /// All.
+    /// All route tables.
     Always,
-    /// None.
+    /// No route tables.
     Never,
 }
 
@@ -76,9 +76,9 @@ pub struct Encoded {
     pub clusters: Table<ClusterKey, Bytes>,
     /// EDS resources.
     pub endpoints: Table<ClusterKey, Bytes>,
-    /// CDS resources of forwarded connections.
+    /// CDS resources for forwarded connections.
     pub destinations: Table<DestinationKey, Bytes>,
-    /// EDS resources of UDP ports.
+    /// EDS resources for UDP ports.
     pub datagrams: Table<ListenerKey, Bytes>,
     /// SDS resources.
     pub certificates: Table<CertificateKey, Bytes>,
@@ -127,7 +127,8 @@ pub fn stages(b: &mut Builder, inputs: Inputs, options: Options) -> Encoded {
     }
 }
 
-/// Encodes hosts. One with many routes is joined from parts, of which only those are encoded that have a changed route.
+/// Encodes hosts. A host with many routes is joined from parts, and only the parts with a changed route are encoded
+/// again.
 fn hosts(b: &mut Builder, inputs: &Inputs, options: Options) -> Table<VirtualHostKey, Bytes> {
     let (hosts, listeners) = (inputs.virtual_hosts, inputs.listeners);
     let visible = move |reader: &mut Reader<'_>, key: &VirtualHostKey, port| {

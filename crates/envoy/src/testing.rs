@@ -28,7 +28,7 @@ pub(crate) fn cluster_key(service: &str) -> ClusterKey {
     }
 }
 
-/// A listener with one chain for HTTP, with TLS if there is a certificate.
+/// An HTTP listener with one chain, which uses TLS if there is a certificate.
 pub(crate) fn some_listener(key: &ListenerKey, certificate: Option<CertificateKey>) -> Listener {
     let routes = RouteTableKey {
         fleet: key.fleet.clone(),
@@ -269,7 +269,7 @@ fn any_names() -> impl Strategy<Value = Vec<TextMatch>> {
     prop::collection::vec(name, 0..3)
 }
 
-/// A check of a route with context entries.
+/// A route's check with context entries.
 fn any_with_context() -> impl Strategy<Value = ExternalAuth> {
     let context = prop::collection::btree_map(word(), word(), 1..3);
     context.prop_map(|context| auth(AuthProtocol::GrpcWithContext(context)))

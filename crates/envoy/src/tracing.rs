@@ -1,9 +1,11 @@
 //! Tracing in the HTTP connection manager.
 //!
-//! In: [`Tracing`]. Out: its settings. It must not depend on the collector's cluster beyond its name.
+//! In: [`Tracing`]. Out: the connection manager's settings. It must not depend on the collector's cluster beyond its
+//! name.
 //!
 //! Envoy's samplers decide by trace ID and can't sample a share of the requests whose parent is sampled. For such a
-//! share, the connection manager's overall sampling, by request ID, applies to all requests; otherwise it is off.
+//! share, the connection manager's overall sampling, by request ID, applies to all requests; otherwise overall sampling
+//! is off.
 
 use envoy_types::pb::envoy::config::core::v3 as core;
 use envoy_types::pb::envoy::config::trace::v3 as trace;

@@ -106,7 +106,8 @@ pub(crate) fn any_value(type_url: &str, any: &Bytes) -> Bytes {
     rest
 }
 
-/// A secret with another name, as the bytes of a `google.protobuf.Any`. If a field occurs twice, the last one wins.
+/// A copy of a secret with another name, as the bytes of a `google.protobuf.Any`. If a field occurs twice, the last one
+/// wins.
 pub(crate) fn renamed_secret(secret: &Bytes, name: &str) -> Bytes {
     let mut field = Vec::new();
     delimited(SECRET_NAME, name.as_bytes(), &mut field);
@@ -243,15 +244,15 @@ pub(crate) fn matcher(mut matcher: Matcher) -> Vec<u8> {
     out
 }
 
-/// The bytes of a key of a matcher's map, with its field number.
+/// The bytes of a key in a matcher's map, with its field number.
 pub(crate) fn matcher_key(key: &str, value: &OnMatch) -> Vec<u8> {
     let mut out = Vec::new();
     entry(MAP_ENTRIES, key, value, &mut out);
     out
 }
 
-/// The bytes of a virtual host, like [`virtual_host`], with one allocation and one copy. The first part is a `Matcher` for
-/// paths that match no key; the others are those of [`matcher_key`], sorted by key.
+/// The bytes of a virtual host, like [`virtual_host`], with one allocation and one copy. The first part is a `Matcher`
+/// for paths that match no key; the other parts come from [`matcher_key`], sorted by key.
 pub(crate) fn host_of_parts(
     host: VirtualHost,
     tree: &MatcherTree,
@@ -318,7 +319,7 @@ fn delimited(field: u32, bytes: &[u8], out: &mut impl BufMut) {
     out.put_slice(bytes);
 }
 
-/// Encodes a field of `len` bytes up to these bytes.
+/// Encodes the start of a field of `len` bytes, up to the bytes themselves.
 fn delimited_head(field: u32, len: usize, out: &mut impl BufMut) {
     encode_key(field, WireType::LengthDelimited, out);
     encode_varint(len as u64, out);
@@ -366,7 +367,7 @@ pub(crate) fn xds_extension(name: &str, config: wkt::Any) -> xds::TypedExtension
     }
 }
 
-/// A value for a key of the filter state, as a format string.
+/// A value for a filter state key, as a format string.
 pub(crate) fn filter_state(key: &str, format: String) -> FilterStateValue {
     let text = core::DataSource {
         specifier: Some(core::data_source::Specifier::InlineString(format)),
@@ -385,7 +386,7 @@ pub(crate) fn filter_state(key: &str, format: String) -> FilterStateValue {
     }
 }
 
-/// An extension that sets a header of each request, before routing. `value` may contain Envoy's format strings.
+/// An extension that sets a header on each request, before routing. `value` may contain Envoy's format strings.
 pub(crate) fn early_header(name: &str, value: String) -> core::TypedExtensionConfig {
     let append = core::HeaderValueOption {
         header: Some(core::HeaderValue {

@@ -4,17 +4,17 @@
 //! Envoy's configuration.
 //!
 //! Each fleet has a Deployment or a DaemonSet, a Service and related objects. A Gateway's fleet lives in the Gateway's
-//! namespace, and ownerReferences delete it with the Gateway; a fleet without an owner lives in Sesame's own namespace.
-//! Every replica of Sesame watches these objects; the leader writes them by server-side apply, and only where they
-//! differ from the desired state. Fields added by others are kept, fields overwritten by others are restored, and an
-//! object of the same name that Sesame didn't create is never modified.
+//! namespace, and its ownerReferences delete it with the Gateway; a fleet without an owner lives in Sesame's own
+//! namespace. Every replica of Sesame watches these objects; the leader writes them by server-side apply, and only
+//! where they differ from the desired state. Fields added by other clients are kept, fields overwritten by them are
+//! restored, and an object of the same name that Sesame didn't create is never modified.
 //!
 //! - [`start`]: starts the reconciling task; [`Provisioner`] sets the desired state, [`FleetStates`] reports the
 //!   observed state.
-//! - [`pod_services`]: the Services of XBackends, from which Kubernetes finds Pods.
+//! - [`pod_services`]: Services for XBackends, so that Kubernetes finds their Pods.
 //! - [`identity`]: the certificates for mutual TLS between Envoys and Sesame.
-//! - [`sidecar`]: the sidecar of each Envoy, for readiness and graceful shutdown.
-//! - [`layout`], [`names`]: paths, ports and names that several parts share.
+//! - [`sidecar`]: each Envoy's sidecar, for readiness and graceful shutdown.
+//! - [`layout`], [`names`]: shared paths, ports and names.
 
 pub mod identity;
 pub mod layout;

@@ -1,10 +1,10 @@
 //! Runs Envoys. A fleet is a set of Envoys with the same configuration.
 //!
-//! In: the desired fleets, with the bootstrap of each. Out: processes or pods, and events about them. Must not depend
+//! In: the desired fleets, with each fleet's bootstrap. Out: processes or pods, and events about them. Must not depend
 //! on the contents of a bootstrap, on routes or on xDS.
 //!
 //! - [`local`]: processes on this machine.
-//! - `kube`: pods in a cluster; behind the feature of the same name, on by default.
+//! - `kube`: pods in a cluster; behind the feature of the same name, which is on by default.
 //! - [`module`]: the dynamic module that Envoys load.
 
 #[cfg(feature = "kube")]

@@ -1,7 +1,7 @@
 //! Fleets of one Envoy each, as child processes on this machine.
 //!
-//! In: an Envoy binary and bootstraps. Out: supervised processes, their loopback addresses, and why a port can't be
-//! bound. Must not depend on Envoy's configuration.
+//! In: an Envoy binary and bootstraps. Out: supervised processes, their loopback addresses, and the reason if a port
+//! can't be bound. Must not depend on Envoy's configuration.
 
 pub mod addresses;
 pub mod admin;

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use sesame_shard::{MODULE, MODULE_FILE};
 
-/// The environment variable with the folder in which Envoy looks for modules.
+/// The environment variable for the folder in which Envoy looks for modules.
 pub const SEARCH_PATH: &str = "ENVOY_DYNAMIC_MODULES_SEARCH_PATH";
 
 /// Writes the module into an existing folder. Returns `false` if Envoy can't load it from there: the module isn't built
@@ -45,7 +45,7 @@ pub fn install(folder: &Path) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Whether files in the folder may be executed, and therefore loaded.
+/// Whether files in the folder can be executed, and therefore loaded.
 #[cfg(target_os = "linux")]
 fn allows_exec(folder: &Path) -> io::Result<bool> {
     use nix::sys::statvfs::{FsFlags, statvfs};

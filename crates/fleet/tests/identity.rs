@@ -38,7 +38,7 @@ struct Replica {
     requests: Arc<Requests>,
 }
 
-/// Counts of a replica's requests to the API server.
+/// Counters for a replica's requests to the API server.
 #[derive(Default)]
 struct Requests {
     writes: AtomicUsize,

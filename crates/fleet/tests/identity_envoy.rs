@@ -129,7 +129,7 @@ fn encoded_cluster(name: &str) -> Vec<u8> {
     out
 }
 
-/// The CA bundle, rotated as of this many days from now.
+/// Rotates the CA bundle as of this many days from now.
 fn rotated(before: &CaBundle, days: i64) -> CaBundle {
     let now = Timestamp::now() + SignedDuration::from_hours(24 * days);
     before.rotated(now).unwrap()

@@ -64,7 +64,7 @@ impl Fixture {
         });
     }
 
-    /// Responds to every request with `hello`.
+    /// A bootstrap that responds to every request with `hello`.
     fn bootstrap(&self) -> String {
         format!(
             r#"
@@ -147,7 +147,7 @@ impl Client {
         Self(stream.await.expect("a connection"))
     }
 
-    /// The whole response, which ends with the body `hello`.
+    /// Sends a request. Returns the whole response, which ends with the body `hello`.
     async fn get(&mut self) -> String {
         self.0
             .write_all(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n")
@@ -215,7 +215,7 @@ async fn a_hung_envoy_is_replaced() {
 
 #[tokio::test]
 async fn a_drain_ends_when_the_last_client_disconnects() {
-    // The test would time out if the drain took the whole time.
+    // The test would time out if the drain lasted for its whole timeout.
     let mut fixture = fixture(TIMEOUT * 10);
     fixture.ensure(fixture.bootstrap());
     fixture.serving().await;

@@ -1,4 +1,4 @@
-//! The sidecar with a real Envoy: a drain loses no requests and can't be started over the network.
+//! The sidecar with a real Envoy: a drain doesn't lose requests and can't be started over the network.
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -172,7 +172,7 @@ async fn read_until(stream: &mut TcpStream, end: &str) -> String {
     text
 }
 
-/// The status and the text of a response.
+/// Sends a request. Returns the response's status and text.
 async fn send(to: SocketAddr, method: &str, path: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(to).await.unwrap();
     let request = format!("{method} {path} HTTP/1.1\r\nhost: a\r\n\r\n");
@@ -396,7 +396,7 @@ async fn envoy_is_alive_during_a_drain_and_until_it_hangs() {
     fixture.end().await;
 }
 
-/// The probes of a busy pod, and of one that is under attack.
+/// The probes of a busy pod and of a pod under attack.
 #[tokio::test]
 async fn probes_are_served_while_slow_clients_are_connected() {
     let fixture = Fixture::new(Duration::ZERO, TIMEOUT * 10).await;

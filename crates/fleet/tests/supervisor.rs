@@ -1,4 +1,4 @@
-//! The supervisor with scripts instead of Envoy: restarts, stops, logs, and the death of the parent.
+//! The supervisor with scripts instead of Envoy: restarts, stops, logs, and the parent's death.
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
@@ -78,7 +78,7 @@ impl Fixture {
         }
     }
 
-    /// The exit status and the delay of the restart.
+    /// Waits for the exit event. Returns the exit status and the restart delay.
     async fn exited(&mut self) -> (std::process::ExitStatus, Option<Duration>) {
         match self.next().await {
             ProcessEvent::Exited {

@@ -1,11 +1,11 @@
-//! An HTTP/1 server for probes and small pages. Any client on the network may reach it.
+//! An HTTP/1 server for probes and small pages. Assume that any client on the network can reach it.
 //!
-//! In: connections, and a service that responds to requests. Out: responses. It limits connections, headers and time. It
-//! must not depend on what the responses contain.
+//! In: connections, and a service that responds to requests. Out: responses. It limits connections, headers and time.
+//! It must not depend on what the responses contain.
 //!
-//! Each connection serves one request. At the connection limit, a new connection displaces the oldest one without a
-//! complete request, or the oldest of all if more than half have one. A probe takes milliseconds, so slow clients displace
-//! only each other.
+//! Each connection serves one request. At the connection limit, a new connection displaces the oldest connection
+//! without a complete request, or the oldest of all if more than half have a complete request. A probe takes
+//! milliseconds, so slow clients displace only each other.
 
 use std::collections::VecDeque;
 use std::error::Error;
@@ -27,11 +27,11 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 use tokio_stream::{Stream, StreamExt};
 
-/// The usual value of [`Limits::connections`].
+/// The usual value for [`Limits::connections`].
 pub const MAX_CONNECTIONS: usize = 256;
-/// The deadline for the headers of a request.
+/// The deadline for a request's headers.
 pub const HEADER_TIMEOUT: Duration = Duration::from_secs(5);
-/// The maximum size of the headers of a request, in bytes. Requests with larger ones get 431.
+/// The maximum size of a request's headers, in bytes. Requests with larger headers get a 431 response.
 pub const MAX_HEADERS: usize = 16 << 10;
 
 /// The accept backlog; the system's limit is usually the same. Beyond it, the client's system retries after a second.
@@ -57,7 +57,7 @@ pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
         SocketAddr::V4(_) => TcpSocket::new_v4()?,
         SocketAddr::V6(_) => TcpSocket::new_v6()?,
     };
-    // A restarted process can bind the address immediately.
+    // Lets a restarted process bind the address immediately.
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
     socket.listen(BACKLOG)
@@ -65,7 +65,7 @@ pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
 
 /// Serves connections until `incoming` ends. Dropping the future closes all connections.
 ///
-/// Errors of `incoming` are retried. The service need not read a request's body: a connection is closed after its
+/// Errors from `incoming` are retried. The service need not read a request's body: a connection is closed after its
 /// response, with the rest of the request unread.
 pub async fn serve<C, S, B>(incoming: impl Stream<Item = io::Result<C>>, limits: Limits, service: S)
 where
@@ -106,11 +106,11 @@ where
     }
 }
 
-/// The open connections, a task each.
+/// The open connections, each with its own task.
 struct Connections {
     max: usize,
     tasks: JoinSet<()>,
-    /// The oldest first. Contains finished ones until the limit is reached.
+    /// Oldest first. Contains finished connections until the limit is reached.
     by_age: VecDeque<Connection>,
 }
 

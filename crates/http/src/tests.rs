@@ -42,7 +42,7 @@ async fn open(to: SocketAddr, text: &str) -> TcpStream {
     stream
 }
 
-/// What the server sends until it closes the connection; empty if it resets it.
+/// Everything that the server sends until it closes the connection; empty if it resets the connection.
 async fn rest(stream: &mut TcpStream) -> String {
     let mut text = Vec::new();
     // A server that closes a connection with unread data resets it.
@@ -64,7 +64,7 @@ async fn at_the_limit_the_oldest_connection_is_closed() {
     let response = get(address).await;
     assert!(response.starts_with("HTTP/1.1 200 OK"), "{response}");
     assert_eq!(rest(&mut slow[0]).await, "");
-    // The others are still served.
+    // The other connections are still served.
     for stream in &mut slow[1..] {
         stream.write_all(&GET.as_bytes()[8..]).await.unwrap();
         let response = rest(stream).await;
@@ -84,7 +84,7 @@ async fn slow_clients_do_not_displace_a_connection_with_a_request() {
     }
     let closed = timeout(Duration::from_millis(50), rest(&mut waiting)).await;
     assert!(closed.is_err(), "{closed:?}");
-    // Complete requests displace it.
+    // Complete requests displace the connection.
     for _ in 0..LIMITS.connections {
         slow.push(open(address, "GET /never HTTP/1.1\r\nhost: a\r\n\r\n").await);
         assert!(get(address).await.ends_with("hello"));

@@ -12,7 +12,7 @@ pub struct ClusterKey {
     pub namespace: Arc<str>,
     /// The backend.
     pub backend: BackendName,
-    /// Overrides by routes and policies; usually `None`.
+    /// Overrides from routes and policies; usually `None`.
     pub policy: Option<Arc<ClusterPolicy>>,
 }
 
@@ -31,7 +31,7 @@ pub enum BackendName {
         /// Name of the XBackend.
         name: Arc<str>,
     },
-    /// A host outside the cluster, without an object.
+    /// A host outside the cluster, which no object represents.
     Host(Arc<ExternalHost>),
     /// An ExtensionService: a weighted list of Services.
     ExtensionService {
@@ -60,12 +60,13 @@ impl ClusterKey {
         }
     }
 
-    /// The TLS settings that replace those of a Service's `appProtocol`.
+    /// The TLS settings that override those from a Service's `appProtocol`.
     pub fn tls(&self) -> Option<&TlsSettings> {
         self.policy.as_ref()?.tls.as_ref()
     }
 
-    /// The CA certificates that verify the backend. They exist only if its TLS settings refer to any.
+    /// The key of the CA certificates that verify the backend. They exist only if the backend's TLS settings refer to
+    /// any.
     pub fn trust_bundle(&self) -> Option<TrustBundleKey> {
         Some(match (self.tls()?, &self.backend) {
             (TlsSettings::Policy(policy), _) => TrustBundleKey::Policy(policy.clone()),
@@ -80,8 +81,8 @@ impl ClusterKey {
         })
     }
 
-    /// Whether Gateways present their client certificate. A backend with its own TLS settings has its own client
-    /// certificate.
+    /// Whether Gateways present their client certificate to the backend. A backend with its own TLS settings has its
+    /// own client certificate.
     pub fn takes_gateway_certificate(&self) -> bool {
         matches!(self.tls(), Some(TlsSettings::Policy(_)))
     }
@@ -92,7 +93,7 @@ impl ClusterKey {
         policy.is_some_and(|policy| policy.best_effort)
     }
 
-    /// The port for health checks, if it differs from that for requests.
+    /// The port for health checks, if it differs from the port for requests.
     pub fn health_port(&self) -> Option<u16> {
         let settings = self.policy.as_ref()?.connections.as_ref()?;
         settings.health.as_ref()?.port
@@ -108,7 +109,7 @@ impl ClusterKey {
         self.with(|policy| policy.tls = Some(tls))
     }
 
-    /// The same backend with another client certificate, or with none.
+    /// The same backend with another client certificate, or without one.
     pub fn with_client_certificate(&self, certificate: Option<CertificateKey>) -> Self {
         self.with(|policy| policy.client_certificate = certificate)
     }
@@ -122,24 +123,24 @@ impl ClusterKey {
     }
 }
 
-/// Overrides, by routes, policies or Gateways, for connections to a Service. Part of the cluster's key: a different
+/// Overrides from routes, policies or Gateways for connections to a Service. Part of the cluster's key: a different
 /// policy means a different cluster, and neither cluster drains the other's connections.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClusterPolicy {
-    /// Overrides the protocol of the Service's `appProtocol`.
+    /// Overrides the protocol from the Service's `appProtocol`.
     pub protocol: Option<Protocol>,
-    /// Overrides the TLS of the Service's `appProtocol`.
+    /// Overrides the TLS settings from the Service's `appProtocol`.
     pub tls: Option<TlsSettings>,
     /// The client certificate of the Gateway or XBackend. Only with [`ClusterPolicy::tls`].
     pub client_certificate: Option<CertificateKey>,
-    /// For requests that may be lost, such as exports of telemetry: their number and duration are limited, so that a
-    /// slow backend costs a bounded amount of memory.
+    /// For requests that may be lost, such as telemetry exports: their number and duration are limited, so a slow
+    /// backend uses a bounded amount of memory.
     pub best_effort: bool,
     /// How endpoints are selected and checked; `None` for the default.
     pub connections: Option<Arc<ConnectionSettings>>,
 }
 
-/// Where the TLS settings for a backend are.
+/// Where a backend's TLS settings are defined.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum TlsSettings {
     /// In a policy.
@@ -157,13 +158,12 @@ pub enum TlsSettings {
 pub struct NamedAuthorities {
     /// The Secret with the CA certificates.
     pub authorities: CertificateKey,
-    /// The DNS names, of which the certificate must have at least one; the first is the SNI. Never empty.
+    /// The accepted DNS names: the certificate must have at least one of them. The first is the SNI. Never empty.
     pub names: Vec<Arc<str>>,
 }
 
 /// `namespace/service:port`, `xbackend:namespace/name`, `extension:namespace/name` or `host:namespace/host:port`,
-/// followed by the policy, if any:
-/// `shop/api:80?protocol=h2`.
+/// followed by the policy, if any: `shop/api:80?protocol=h2`.
 impl fmt::Display for ClusterKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let namespace = &self.namespace;
@@ -182,7 +182,7 @@ impl fmt::Display for ClusterKey {
     }
 }
 
-/// Different policies have different texts.
+/// Distinct policies have distinct text forms.
 impl fmt::Display for ClusterPolicy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let protocol = self.protocol.map(|protocol| match protocol {
@@ -227,7 +227,7 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// The same endpoints for bytes that are already encrypted for them.
+    /// The same cluster for TLS passthrough, where connections are already encrypted.
     pub fn passthrough(&self) -> Self {
         Self {
             discovery: self.discovery.clone(),
@@ -238,7 +238,7 @@ impl Cluster {
         }
     }
 
-    /// The same cluster with a client certificate, if it uses TLS.
+    /// The same cluster, presenting this client certificate if it uses TLS.
     pub fn presenting(&self, certificate: Option<&CertificateKey>) -> Self {
         let tls = self.tls.as_deref().map(|tls| {
             Arc::new(UpstreamTls {
@@ -256,9 +256,9 @@ impl Cluster {
 /// How to find the endpoints of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Discovery {
-    /// They are the [`Endpoints`] with the cluster's key.
+    /// From the [`Endpoints`] with the cluster's key.
     Endpoints,
-    /// Envoy resolves a name.
+    /// By DNS: Envoy resolves the hostname.
     Dns(Arc<ExternalHost>),
 }
 
@@ -269,7 +269,7 @@ pub struct ExternalHost {
     pub hostname: Arc<str>,
     /// The port of all addresses.
     pub port: u16,
-    /// The addresses to use.
+    /// Which of its addresses to use.
     pub families: AddressFamilies,
 }
 
@@ -286,7 +286,7 @@ impl fmt::Display for ExternalHost {
     }
 }
 
-/// The addresses of a host to use.
+/// Which of a host's addresses to use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum AddressFamilies {
     /// IPv4 and IPv6.
@@ -325,7 +325,7 @@ impl Protocol {
     }
 }
 
-/// A limit on the retries in progress for all routes together: the larger of the two.
+/// A limit on the retries in progress across all routes: the larger of the two values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetryLimit {
     /// The maximum share of the requests in progress, in percent: 0..=100.
@@ -337,9 +337,9 @@ pub struct RetryLimit {
 /// TLS for connections to endpoints.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct UpstreamTls {
-    /// The SNI; `None` for the request's host.
+    /// The SNI; `None` uses the request's host.
     pub server_name: Option<Arc<str>>,
-    /// How the endpoint's certificate is verified; `None` for no verification.
+    /// How the endpoint's certificate is verified; `None` disables verification.
     pub verification: Option<Verification>,
     /// The certificate to present if the endpoint requests one. It may be rotated at any time.
     pub client_certificate: Option<CertificateKey>,
@@ -350,23 +350,24 @@ pub struct UpstreamTls {
 pub struct Verification {
     /// The CAs; one of them must have issued the certificate.
     pub authorities: Authorities,
-    /// The names, of which the certificate must have at least one. Never empty.
+    /// The accepted names: the certificate must have at least one of them. Never empty.
     pub names: Vec<CertificateName>,
 }
 
 /// CAs to trust.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Authorities {
-    /// Those in this [`TrustBundle`](crate::TrustBundle), which may change at any time.
+    /// The CAs in this [`TrustBundle`](crate::TrustBundle), which may change at any time.
     Bundle(TrustBundleKey),
-    /// Those of the operating system that Envoy runs on.
+    /// The CAs of the operating system that Envoy runs on.
     System,
 }
 
 /// A subject alternative name of a certificate.
 #[derive(Clone, Debug, PartialEq)]
 pub enum CertificateName {
-    /// A DNS name. The certificate has it, or a wildcard that covers it; `*.example.com` is only that wildcard.
+    /// A DNS name. The certificate must have it or a wildcard that covers it; `*.example.com` matches only that
+    /// wildcard.
     Dns(Arc<str>),
     /// A URI.
     Uri(Arc<str>),
@@ -377,7 +378,8 @@ pub enum CertificateName {
 pub struct Endpoints {
     /// Sorted, without duplicates.
     pub endpoints: Vec<Endpoint>,
-    /// The endpoints of an ExtensionService's Services; it has no others. Sorted by cluster, without duplicates.
+    /// For an ExtensionService, the endpoints of its Services, in place of `endpoints`. Sorted by cluster, without
+    /// duplicates.
     pub shares: Box<[EndpointShare]>,
 }
 
@@ -386,7 +388,7 @@ pub struct Endpoints {
 pub struct EndpointShare {
     /// The backend.
     pub cluster: ClusterKey,
-    /// The share of the sum of all weights; at least 1.
+    /// The weight, relative to the sum of all weights; at least 1.
     pub weight: u32,
     /// Never empty.
     pub endpoints: Vec<Endpoint>,
@@ -397,8 +399,8 @@ pub struct EndpointShare {
 pub struct Endpoint {
     /// IPv4 or IPv6.
     pub address: IpAddr,
-    /// The port of the Pod, not of the Service.
+    /// The Pod's port, not the Service's.
     pub port: u16,
-    /// The port for health checks, if it differs.
+    /// The port for health checks, if it differs from `port`.
     pub health_port: Option<u16>,
 }

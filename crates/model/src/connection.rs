@@ -1,29 +1,29 @@
-//! Rarely used settings of connections to backends.
+//! Rarely used settings for connections to backends.
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How requests are distributed over the endpoints of a cluster, and how endpoints are checked.
+/// How requests are distributed across the endpoints of a cluster, and how endpoints are checked.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnectionSettings {
     /// How an endpoint is selected; `None` for the default.
     pub balancing: Option<Balancing>,
-    /// Active health checks; `None` for none.
+    /// Active health checks; `None` disables them.
     pub health: Option<Arc<HealthCheck>>,
-    /// Slow start: how the load of a new endpoint grows; `None` for full load at once. No effect on random and hash
-    /// balancing.
+    /// Slow start: how a new endpoint's load ramps up; `None` for full load immediately. Has no effect on random and
+    /// hash balancing.
     pub slow_start: Option<SlowStart>,
     /// How long a connection may be idle, without requests; zero for no limit, `None` for the default.
     pub idle_timeout: Option<Duration>,
-    /// Bounds on connections and requests; `None` for none.
+    /// Limits on connections and requests; `None` for no limits.
     pub limits: Option<ConnectionLimits>,
 }
 
 /// How an endpoint is selected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Balancing {
-    /// One after the other.
+    /// Each in turn.
     RoundRobin,
     /// Of two random endpoints, the one with fewer requests.
     LeastRequest,
@@ -40,39 +40,39 @@ pub struct HealthCheck {
     pub http: Option<HttpCheck>,
     /// The time between checks.
     pub interval: Duration,
-    /// The timeout of a check.
+    /// The timeout for a check.
     pub timeout: Duration,
-    /// The number of failures after which an endpoint gets no requests.
+    /// The number of failures after which an endpoint stops getting requests.
     pub unhealthy: u32,
-    /// The number of successes after which it gets requests again.
+    /// The number of successes after which an endpoint gets requests again.
     pub healthy: u32,
-    /// The port to check; `None` for the port of requests.
+    /// The port to check; `None` for the port that gets requests.
     pub port: Option<u16>,
 }
 
-/// The request of a health check.
+/// A health check's HTTP request.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HttpCheck {
     /// The path.
     pub path: Arc<str>,
-    /// The Host header; if empty, the name of the cluster.
+    /// The Host header; if empty, the cluster's name.
     pub host: Arc<str>,
     /// The statuses of healthy endpoints, as half-open ranges; if empty, 200.
     pub statuses: Vec<(u16, u16)>,
 }
 
-/// How the load of a new endpoint grows.
+/// How a new endpoint's load ramps up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SlowStart {
-    /// The time until it has its full load.
+    /// The time until the endpoint reaches its full load.
     pub window: Duration,
-    /// How fast the load grows, in thousandths: 1000 for linearly, more for faster at first.
+    /// The growth curve, in thousandths: 1000 is linear; with larger values, the load grows faster at first.
     pub aggression: u32,
     /// The load at the start, in percent of the full load.
     pub min_percent: u32,
 }
 
-/// Bounds on connections and requests to a cluster, for each Envoy. `None` for none.
+/// Limits on connections and requests to a cluster, for each Envoy. `None` means no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnectionLimits {
     /// Connections.
@@ -87,7 +87,7 @@ pub struct ConnectionLimits {
     pub connections_per_endpoint: Option<u32>,
 }
 
-/// Different settings have different texts.
+/// Distinct settings have distinct text forms.
 impl fmt::Display for ConnectionSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut parts = Vec::new();

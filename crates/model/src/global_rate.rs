@@ -19,7 +19,7 @@ pub struct RateService {
     pub cluster: ClusterKey,
     /// The domain of all descriptors; never empty.
     pub domain: Arc<str>,
-    /// The timeout of a call; zero for none.
+    /// The timeout for a call; zero for no timeout.
     pub timeout: Duration,
     /// Whether requests are allowed if the service fails. If false, they get 503.
     pub fail_open: bool,
@@ -29,7 +29,8 @@ pub struct RateService {
     pub resource_exhausted: bool,
 }
 
-/// The entries of a descriptor, in order; never empty. It applies to requests with a value for each of them.
+/// The entries of a descriptor, in order; never empty. A descriptor applies to requests that have a value for every
+/// entry.
 pub type RateDescriptor = Vec<RateEntry>;
 
 /// An entry of a descriptor.
@@ -53,7 +54,8 @@ pub enum RateEntry {
     Matching {
         /// The conditions.
         headers: Vec<HeaderMatch>,
-        /// Whether it applies to requests that satisfy all conditions; if false, it applies to all others.
+        /// Whether the entry applies to requests that satisfy all conditions; if false, it applies to all other
+        /// requests.
         expected: bool,
         /// The value.
         value: String,

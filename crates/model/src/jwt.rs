@@ -10,32 +10,32 @@ pub struct JwtProvider {
     pub name: Arc<str>,
     /// The required issuer of tokens; `None` for any.
     pub issuer: Option<Arc<str>>,
-    /// The accepted audiences, of which a token must have at least one; empty for any.
+    /// The accepted audiences: a token must have at least one of them. If empty, any audience is accepted.
     pub audiences: Vec<Arc<str>>,
-    /// The keys that verify tokens.
+    /// The issuer's JWKS.
     pub keys: JwtKeys,
     /// Whether the token is forwarded to backends; if false, it is removed from the request.
     pub forward: bool,
 }
 
-/// The keys that verify tokens.
+/// An issuer's JWKS.
 #[derive(Clone, Debug, PartialEq)]
 pub enum JwtKeys {
-    /// A JWKS with at least one valid key, as JSON.
+    /// The JWKS itself, as JSON, with at least one valid key.
     Inline(Arc<str>),
-    /// A server that provides them.
+    /// A server that provides the JWKS.
     Remote(RemoteKeys),
 }
 
-/// A server that provides keys.
+/// A server that provides a JWKS.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RemoteKeys {
     /// The server.
     pub cluster: ClusterKey,
-    /// The URI of the keys; its host is the server.
+    /// The URI of the JWKS; its host is the server.
     pub uri: Arc<str>,
-    /// The timeout of a fetch.
+    /// The timeout for a fetch.
     pub timeout: Duration,
-    /// How long they are cached.
+    /// How long the JWKS is cached.
     pub cache: Duration,
 }

@@ -4,18 +4,18 @@
 //! In: nothing. Out: types with no behaviour beyond their own consistency.
 //! Must not depend on Kubernetes or Envoy, nor use terms that only one of them uses.
 //!
-//! It also holds what `translate` and `fleet` share: the Services of XBackends, and the naming rule of generated
-//! objects.
+//! It also contains the items that `translate` and `fleet` share: the Services of XBackends, and the naming rule of
+//! generated objects.
 //!
 //! Keys are chosen so that changing one object affects few values:
 //!
 //! | value | key | changes when |
 //! |---|---|---|
 //! | [`Listener`] | [`ListenerKey`] | ports, TLS listener hostnames, certificate names or tracing change |
-//! | [`RouteTable`] | [`RouteTableKey`] | a listener is added, is removed or changes its hostname |
+//! | [`RouteTable`] | [`RouteTableKey`] | a listener is added or removed, or its hostname changes |
 //! | [`VirtualHost`] | [`VirtualHostKey`] | a route for that host changes |
 //! | [`Cluster`] | [`ClusterKey`] | a Service port or its policy changes |
-//! | [`ClusterKey`] | [`DestinationKey`] | a route for those connections changes its only backend |
+//! | [`ClusterKey`] | [`DestinationKey`] | the only backend of a route for those connections changes |
 //! | [`Datagrams`] | [`ListenerKey`] | a UDP port's route or its Pods change |
 //! | [`Endpoints`] | [`ClusterKey`] | Pods come and go |
 //! | [`Certificate`] | [`CertificateKey`] | a certificate is rotated |

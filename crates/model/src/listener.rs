@@ -58,7 +58,7 @@ pub struct ChainTls {
     pub mode: TlsMode,
 }
 
-/// Whether TLS is terminated, and with what.
+/// Whether TLS is terminated, and how.
 #[derive(Clone, Debug, PartialEq)]
 pub enum TlsMode {
     /// The gateway terminates TLS.
@@ -74,7 +74,7 @@ pub struct Termination {
     pub certificates: Vec<CertificateKey>,
     /// How client certificates are verified; `None` if none are requested.
     pub clients: Option<Arc<ClientValidation>>,
-    /// The versions of TLS; `None` for the default.
+    /// The TLS versions; `None` for the default.
     pub versions: Option<TlsVersions>,
 }
 
@@ -82,14 +82,14 @@ pub struct Termination {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientValidation {
     /// The CAs; one of them must have issued the client certificate. `None` only if clients are accepted with any
-    /// certificate or none: Envoy requires certificates only if it has CAs.
+    /// certificate or without one: Envoy requires certificates only if it has CAs.
     pub authorities: Option<TrustBundleKey>,
     /// Whether clients are accepted without a certificate.
     pub optional: bool,
     /// Whether clients are accepted with a certificate that can't be verified.
     pub untrusted: bool,
     /// Whether only the client's own certificate is checked against the CRLs, if any. If false, there must be a CRL for
-    /// each CA of its chain.
+    /// each CA in its chain.
     pub revocable_leaf: bool,
     /// The parts of the certificate to send to backends in `x-forwarded-client-cert`; `None` removes the header.
     pub forwarded: Option<ForwardedCertificate>,
@@ -110,7 +110,8 @@ pub struct ForwardedCertificate {
     pub uri: bool,
 }
 
-/// Where a chain sends its connections. Destinations are rows by [`DestinationKey`](crate::DestinationKey).
+/// Where a chain sends its connections. Destinations are separate values, keyed by
+/// [`DestinationKey`](crate::DestinationKey).
 #[derive(Clone, Debug, PartialEq)]
 pub enum ChainTarget {
     /// Serve HTTP requests from this route table.
@@ -129,7 +130,7 @@ pub enum ChainTarget {
 pub struct WeightedBackend {
     /// A cluster, or [`Target::Refused`] to close the connections.
     pub target: Target,
-    /// The share of the sum of all weights; at least 1.
+    /// The weight, relative to the sum of all weights; at least 1.
     pub weight: u32,
 }
 

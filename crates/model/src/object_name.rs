@@ -1,15 +1,15 @@
-//! Names of objects that Sesame generates from those of Gateways and XBackends.
+//! Names of generated objects, derived from the names of Gateways and XBackends.
 
 use sha2::{Digest, Sha256};
 
 /// Characters of [`name_hash`].
 const HASH_LEN: usize = 10;
 
-/// A DNS label (RFC 1035) of at most `max` bytes: a readable part of `name`, and a hash of `id`, which makes it unique. If
-/// `name` has no letters, `fallback` replaces it.
+/// A DNS label (RFC 1035) of at most `max` bytes: a readable part of `name`, and a hash of `id`, which makes it unique.
+/// If `name` has no letters, `fallback` replaces it.
 ///
-/// Names of Gateways and XBackends can have 253 characters, contain dots and start with a digit. A Service's name has at
-/// most 63 characters, no dots, and starts with a letter.
+/// Names of Gateways and XBackends can have 253 characters, contain dots and start with a digit. A Service's name has
+/// at most 63 characters, doesn't contain dots, and starts with a letter.
 pub fn dns_label(name: &str, fallback: &str, id: &str, max: usize) -> String {
     let readable: String = name
         .chars()
@@ -28,7 +28,7 @@ pub fn dns_label(name: &str, fallback: &str, id: &str, max: usize) -> String {
     format!("{readable}-{}", name_hash(id))
 }
 
-/// A hash of ten characters (49 bits) that are valid in names. No vowels, so that it contains no words.
+/// A hash of ten characters (49 bits) that are valid in names. It doesn't contain vowels, so it can't spell words.
 pub fn name_hash(text: &str) -> String {
     const ALPHABET: &[u8; 31] = b"bcdfghjklmnpqrstvwxyz0123456789";
     let digest = Sha256::digest(text.as_bytes());

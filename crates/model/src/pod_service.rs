@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The label with the name of an XBackend: on its Service, and on EndpointSlices that belong to no Service.
+/// The label with the name of an XBackend: on its Service, and on EndpointSlices that don't belong to a Service.
 pub const XBACKEND_LABEL: &str = "projectsesame.io/xbackend";
 
 /// Identifies a Service by its XBackend.
@@ -29,16 +29,16 @@ pub struct PodService {
 /// The write that brings a Service to its desired state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PodServiceChange {
-    /// It doesn't exist.
+    /// The Service doesn't exist.
     Create(PodService),
-    /// It differs.
+    /// The Service differs from the desired one.
     Update {
         /// The UID of the existing Service.
         uid: String,
         /// The desired Service.
         service: PodService,
     },
-    /// It is no longer needed, since its XBackend has another type.
+    /// The Service is no longer needed, since its XBackend has another type.
     Delete {
         /// Its name.
         name: Arc<str>,

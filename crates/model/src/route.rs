@@ -32,8 +32,9 @@ impl fmt::Display for RouteTableKey {
 /// A route table without its virtual hosts, which are separate values.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RouteTable {
-    /// Hosts of the listeners. Requests for such a host without a virtual host get 404, even if a wider virtual host matches:
-    /// only the routes of the most specific listener apply. Sorted, without duplicates; `*` only on a TLS port.
+    /// The listeners' hosts. If one of them has no virtual host, its requests get 404 even if a wider virtual host
+    /// matches: only the routes of the most specific listener apply. Sorted, without duplicates; `*` only on a TLS
+    /// port.
     pub reserved: Vec<Arc<str>>,
     /// True on a TLS port, where a connection belongs to one listener: requests for hosts of other listeners
     /// are misdirected and get 421.
@@ -56,13 +57,13 @@ pub struct VirtualHost {
     pub listener: Option<Arc<str>>,
     /// Whether requests on connections of listener `*` are accepted too.
     pub fallback: bool,
-    /// The checks of every request, in order; at most [`MAX_HOST_AUTH`](crate::MAX_HOST_AUTH). They run before
-    /// a route is selected, and their changes to the request affect the selection. If there are any, the routes
+    /// The authorization checks for every request, in order; at most [`MAX_HOST_AUTH`](crate::MAX_HOST_AUTH). They run
+    /// before a route is selected, and their changes to the request affect the selection. If there are any, the routes
     /// together match all requests.
     pub auth: Box<[Arc<ExternalAuth>]>,
     /// Token issuers, by object, including those that the routes' [`RoutePolicy::jwt`] requires.
     pub jwt: Box<[Arc<[JwtProvider]>]>,
-    /// The limit of the routes with [`Rate::OfHost`](crate::Rate::OfHost); `None` if there are none.
+    /// The rate limit that routes with [`Rate::OfHost`](crate::Rate::OfHost) share; `None` if there are no such routes.
     pub rate: Option<Arc<RateLimit>>,
     /// In order; the first match applies. Without a match, the response is 404.
     pub routes: Vec<Arc<Route>>,
@@ -97,9 +98,10 @@ pub struct Route {
     pub cors: Option<Arc<Cors>>,
     /// Session persistence, regardless of the target.
     pub session: Option<Arc<Session>>,
-    /// The check before the action. Preflight requests that [`Route::cors`] permits are answered without it.
+    /// The authorization check before the action. Preflight requests that [`Route::cors`] permits are answered without
+    /// it.
     pub auth: Option<Arc<ExternalAuth>>,
-    /// The limits on requests before the action; usually none.
+    /// The limits that apply to requests before the action; usually `None`.
     pub policy: Option<Arc<RoutePolicy>>,
 }
 
@@ -155,7 +157,7 @@ pub struct RouteMatch {
     pub headers: Vec<HeaderMatch>,
     /// Conditions on query parameters.
     pub query: Vec<QueryMatch>,
-    /// Matches only gRPC calls: requests with the content type `application/grpc`, or with that and a suffix such as
+    /// Matches only gRPC calls: requests whose content type is `application/grpc`, possibly with a suffix such as
     /// `+proto`.
     pub grpc: bool,
     /// Matches only if the request's random number is below this share. The number is drawn once per request, so
@@ -215,7 +217,7 @@ pub enum ValueMatch {
     NotOrAbsent(Box<ValueMatch>),
 }
 
-/// A text in a value.
+/// A text to look for in a value.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct TextMatch {
     /// Never empty.
@@ -276,12 +278,12 @@ pub struct Forward {
     pub path_rewrite: Option<PathRewrite>,
     /// The Host header for the backend; `None` leaves it unchanged.
     pub host_rewrite: Option<Box<str>>,
-    /// Mirrors of requests.
+    /// The clusters that get copies of requests.
     pub mirrors: Vec<Mirror>,
-    /// The timeout from the end of the request to the end of the response, including retries; `None` for no explicit limit; zero
-    /// also disables implicit ones. On expiry, the response is 504.
+    /// The timeout from the end of the request to the end of the response, including retries; `None` sets no explicit
+    /// limit; zero also disables implicit ones. On expiry, the response is 504.
     pub timeout: Option<Duration>,
-    /// The timeout of each try; `None` for no limit.
+    /// The timeout for each try; `None` for no limit.
     pub try_timeout: Option<Duration>,
     /// The retry policy; `None` for no retries.
     pub retry: Option<Box<Retry>>,
@@ -294,7 +296,7 @@ pub struct Forward {
 pub struct WeightedTarget {
     /// The target.
     pub target: Target,
-    /// The share of the sum of all weights. A target with weight 0 gets no requests.
+    /// The weight, relative to the sum of all weights. A target with weight 0 doesn't get requests.
     pub weight: u32,
     /// Changes to requests for this target, applied after the route's.
     pub request_headers: HeaderChanges,
@@ -333,8 +335,8 @@ pub enum PathRewrite {
     Full(String),
     /// Replaces the prefix matched by [`PathMatch::Prefix`]; the result has exactly one slash before the rest.
     Prefix(String),
-    /// Replaces the text matched by [`PathMatch::StartsWith`] or [`PathMatch::Exact`], regardless of slashes; for a
-    /// [`PathMatch::Prefix`], the text of the prefix.
+    /// Replaces the text matched by [`PathMatch::StartsWith`] or [`PathMatch::Exact`], regardless of slashes. With
+    /// [`PathMatch::Prefix`], replaces the text of the prefix.
     Text(String),
 }
 
@@ -366,11 +368,11 @@ pub struct Retry {
 pub struct Redirect {
     /// `http` or `https`; `None` keeps the request's.
     pub scheme: Option<String>,
-    /// `None`: unchanged.
+    /// The hostname; `None` keeps the request's.
     pub hostname: Option<String>,
     /// The port in the new URL.
     pub port: RedirectPort,
-    /// `None`: unchanged.
+    /// The path rewrite; `None` keeps the request's path.
     pub path: Option<PathRewrite>,
     /// 301, 302, 303, 307 or 308.
     pub status: u16,
@@ -387,7 +389,7 @@ pub enum RedirectPort {
     OfListener,
 }
 
-/// A [`HeaderLists`] that doesn't allocate if it is empty, which is the common case.
+/// A [`HeaderLists`] that doesn't allocate when it is empty, which is the common case.
 #[derive(Clone, Default)]
 pub struct HeaderChanges(Option<Box<HeaderLists>>);
 
@@ -457,7 +459,7 @@ impl fmt::Debug for HeaderChanges {
 /// A CORS policy: the gateway itself answers preflight requests.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cors {
-    /// Permitted origins. Requests from other origins are forwarded; their responses get no CORS headers.
+    /// Permitted origins. Requests from other origins are forwarded; their responses don't get CORS headers.
     pub origins: Vec<OriginMatch>,
     /// Whether credentials, such as cookies, are permitted.
     pub credentials: bool,

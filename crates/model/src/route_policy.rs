@@ -1,4 +1,4 @@
-//! Rarely used options of routes.
+//! Rarely used route options.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -6,18 +6,18 @@ use std::time::Duration;
 
 use crate::GlobalRate;
 
-/// Options of [`Forward`](crate::Forward).
+/// Options for [`Forward`](crate::Forward).
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ForwardOptions {
     /// How long a stream may be idle; zero for no limit, `None` for the default.
     pub idle_timeout: Option<Duration>,
-    /// The Host header for the backend is the value of this request header, if the request has it.
+    /// The request header whose value becomes the Host header for the backend, if the request has it.
     pub host_from_header: Option<String>,
-    /// The parts of requests that select the endpoint, in order, for clusters that hash requests.
+    /// The parts of a request that select the endpoint, in order, for clusters that hash requests.
     pub hash: Vec<HashPolicy>,
-    /// Follows redirects of the backend instead of passing them on; `None` for never.
+    /// The backend's redirects to follow instead of passing them on; `None` follows none.
     pub internal_redirects: Option<InternalRedirects>,
-    /// The changes to cookies that targets set: one list for each target, or empty.
+    /// Changes to the cookies that targets set: one list for each target, or empty.
     pub cookies: Box<[Arc<[CookieChange]>]>,
 }
 
@@ -67,7 +67,7 @@ pub enum HashOf {
 /// Redirects that the gateway follows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InternalRedirects {
-    /// The maximum number for one request; at least 1.
+    /// The maximum number of redirects for one request; at least 1.
     pub max: u32,
     /// The statuses: 301, 302, 303, 307 or 308. Never empty, sorted.
     pub codes: Vec<u16>,
@@ -91,20 +91,20 @@ pub enum CrossScheme {
 /// Limits on requests.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RoutePolicy {
-    /// The host's provider whose token a request needs; requests without a valid one get 401 or 403.
+    /// The name of the host's provider whose token is required; requests without a valid token get 401 or 403.
     pub jwt: Option<Arc<str>>,
-    /// The addresses of clients whose requests pass; all others get 403.
+    /// The client addresses whose requests pass; all other requests get 403.
     pub sources: Option<SourceFilter>,
-    /// The limit on their rate, for each Envoy.
+    /// The rate limit, for each Envoy.
     pub rate: Option<Rate>,
-    /// The limits on their rate across all Envoys.
+    /// The rate limits across all Envoys.
     pub global_rate: Option<Arc<GlobalRate>>,
 }
 
-/// Addresses of clients.
+/// A filter by client address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourceFilter {
-    /// Whether the listed addresses pass; if false, all others do.
+    /// Whether the listed addresses pass; if false, all other addresses pass.
     pub allow: bool,
     /// Never empty.
     pub ranges: Vec<SourceRange>,
@@ -113,11 +113,12 @@ pub struct SourceFilter {
 /// A range of addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SourceRange {
-    /// An address of the range.
+    /// An address in the range.
     pub address: IpAddr,
-    /// The length of the prefix that addresses of the range share.
+    /// The length, in bits, of the prefix that all addresses in the range share.
     pub prefix: u8,
-    /// Whether to compare the address of the connection; if false, the trusted client address in `X-Forwarded-For`.
+    /// Whether to compare the address of the connection's peer; if false, compares the trusted client address in
+    /// `X-Forwarded-For`.
     pub peer: bool,
 }
 
@@ -126,7 +127,7 @@ pub struct SourceRange {
 pub enum Rate {
     /// A limit for this route.
     Own(RateLimit),
-    /// The limit of the [`VirtualHost`](crate::VirtualHost), for all such routes together.
+    /// The [`VirtualHost`](crate::VirtualHost)'s limit, which all such routes share.
     OfHost,
 }
 
@@ -137,7 +138,7 @@ pub struct RateLimit {
     pub requests: u32,
     /// The interval.
     pub interval: Duration,
-    /// The number of additional requests permitted in a burst, after a time with fewer.
+    /// The number of additional requests permitted in a burst after a time with fewer requests.
     pub burst: u32,
     /// The status of rejected requests.
     pub status: u16,

@@ -111,11 +111,11 @@ impl fmt::Display for TrustBundleKey {
 pub struct TrustBundle {
     /// PEM, without duplicates. Never empty.
     pub certificates: Arc<[u8]>,
-    /// The CRLs, PEM, all of which parse; `None` for no revocation checks.
+    /// The CRLs in PEM, all of which parse; `None` disables revocation checks.
     pub revoked: Option<Arc<[u8]>>,
 }
 
-/// The versions of TLS that clients may use.
+/// The TLS versions that clients may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TlsVersions {
     /// The oldest.
@@ -124,7 +124,7 @@ pub struct TlsVersions {
     pub max: TlsVersion,
 }
 
-/// A version of TLS.
+/// A TLS version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TlsVersion {
     /// TLS 1.2.

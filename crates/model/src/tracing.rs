@@ -24,8 +24,8 @@ pub struct Tracing {
 pub struct Sampling {
     /// The share of requests that are sampled.
     pub rate: PartsPerMillion,
-    /// If set, [`Sampling::rate`] applies to new traces, and requests in existing traces follow the trace's decision:
-    /// none if the trace isn't sampled, otherwise this share. It is at least `rate`.
+    /// If set, [`Sampling::rate`] applies only to new traces. Requests in existing traces are sampled at this share if
+    /// the trace is sampled, otherwise not at all. This share is at least `rate`.
     pub parents: Option<PartsPerMillion>,
 }
 

@@ -1,7 +1,7 @@
 //! The shard [`number`] of a host in a large route table.
 //!
-//! Envoy has no hash function for this. The number can therefore be computed in two ways: by regular expressions built
-//! from [`BITS`], or by a library of a few kilobytes ([`MODULE`]) that Envoy loads.
+//! Envoy doesn't provide a hash function for this. The number can therefore be computed in two ways: by regular
+//! expressions built from [`BITS`], or by a library of a few kilobytes ([`MODULE`]) that Envoy loads.
 
 mod number;
 
@@ -14,7 +14,7 @@ pub use number::{BITS, Bit, is_of_hosts, number};
 /// The number of shards.
 pub const SHARDS: u32 = 1 << BITS.len();
 
-/// The version of the numbers. It is part of the names of the module and of all shards: after an upgrade, Envoys that
+/// The version of the numbers. It is part of the module's name and of all shard names: after an upgrade, Envoys that
 /// still compute the old numbers, with an old module or in a draining listener, must not use the new shards.
 pub const VERSION: u32 = 2;
 

@@ -1,7 +1,7 @@
-//! The dynamic module for Envoy (`abi.h`, early header mutation): sets a header of each request to its shard number.
+//! The dynamic module for Envoy (`abi.h`, early header mutation): sets a header on each request to the request's shard
+//! number.
 //!
-//! Never panics or fails, and has no state besides its configuration. A separate `no_std` crate, which `build.rs`
-//! compiles.
+//! Never panics or fails; its only state is its configuration. A separate `no_std` crate, compiled by `build.rs`.
 
 #![no_std]
 
@@ -23,7 +23,7 @@ const PREFIX: usize = 512;
 /// The maximum number of digits.
 const DIGITS: usize = 2;
 
-/// A buffer of the ABI.
+/// The ABI's buffer type.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Buffer {
@@ -106,7 +106,7 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_early_header_mutation_config_ne
 pub unsafe extern "C" fn envoy_dynamic_module_on_early_header_mutation_config_destroy(
     config: *mut Config,
 ) {
-    // SAFETY: `malloc` returned it.
+    // SAFETY: `malloc` returned this pointer.
     unsafe { free(config.cast()) }
 }
 
@@ -137,7 +137,7 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_early_header_mutation_mutate(
     };
     let number = number::number(host);
 
-    // SAFETY: `config_new` initialized it, and it never changes.
+    // SAFETY: `config_new` initialized the configuration, and it never changes.
     let config = unsafe { &*config };
     let mut value = [0; PREFIX + DIGITS];
     let mut length = 0;

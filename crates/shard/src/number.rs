@@ -1,14 +1,13 @@
 //! The shard number of a host. Compiled into this crate and into the Envoy module, which can only use `core`.
 //!
-//! Each bit of the number is a parity, which a regular expression can also compute: whether an even number of the host's
-//! characters count. Some characters are escapes: they don't count, and a different set of characters counts after
-//! them. The number therefore depends on the order of characters, and hosts that differ in a few digits are spread
-//! evenly.
+//! Each bit of the number is a parity, which a regular expression can also compute: whether an even number of the
+//! host's characters count. Some characters are escapes: they don't count, and a different set of characters counts
+//! after them. The number therefore depends on the order of characters, and hosts that differ in a few digits are
+//! spread evenly.
 //!
 //! Case, port and a trailing dot don't affect the number.
 
-/// The characters that one bit of the number depends on, in lowercase. `counted` and `escapes` have no character in
-/// common.
+/// The characters that one bit of the number depends on, in lowercase. `counted` and `escapes` are disjoint.
 #[derive(Clone, Copy, Debug)]
 pub struct Bit {
     /// The characters that count, except after an escape.
@@ -19,7 +18,7 @@ pub struct Bit {
     pub counted_escaped: &'static [u8],
 }
 
-/// Found by a search for even shards, with regular expressions small enough for Envoy's limit.
+/// Found by a search for evenly filled shards whose regular expressions are small enough for Envoy's limit.
 pub const BITS: [Bit; 6] = [
     Bit::new(b"01256acefgjkmntvwy", b"8hi-.", b"01389hijkopqrxyz"),
     Bit::new(b"23679abfglmnorstuwxyz", b"48dv.", b"12347abcdefgjmnopqrt"),
@@ -43,7 +42,7 @@ impl Bit {
     }
 }
 
-/// The shard number of hosts that are empty or have no counted characters: all bits set.
+/// The shard number of hosts that are empty or don't contain counted characters: all bits set.
 const ALL: u8 = (1 << BITS.len()) - 1;
 
 /// The bits for which a character is in each set of [`Bit`].

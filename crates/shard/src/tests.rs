@@ -117,7 +117,7 @@ const REGIONS: [&str; 5] = [
     "sa-east-1",
 ];
 
-/// A word for a number, repeating.
+/// The word for a number; words repeat.
 fn word(number: usize) -> &'static str {
     WORDS[number % WORDS.len()]
 }

@@ -5,7 +5,7 @@ use sesame_api::{Object, ObjectKey};
 /// A change to an object.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Change {
-    /// The object is new or differs from the last version sent.
+    /// The object is new or differs from the last sent version.
     Upsert(Object),
     /// The object was deleted.
     Remove(ObjectKey),

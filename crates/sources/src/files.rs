@@ -7,13 +7,12 @@
 //! into documents, `yaml` and `json` parse each into a `tree` with locations, and `decode` turns that into objects.
 //!
 //! - A file is YAML with any number of documents, or JSON. In folders, `*.yaml`, `*.yml` and `*.json` are read at any
-//!   depth, except hidden ones. A file given by its path may have any name.
-//! - `List` and typed lists are read as their items. Other kinds are skipped; objects of kinds that Sesame will support
-//!   are listed.
+//!   depth, unless hidden. A file given by its path may have any name.
+//! - `List` and typed lists are read as their items. Other kinds are skipped.
 //! - Unquoted scalars are read as in kubectl.
 //! - An invalid object keeps its last good version and doesn't affect others.
-//! - An object's creation time is the one in the file, or else the time when it was first seen. In the first
-//!   read, objects without one get none and count as the oldest.
+//! - An object's creation time comes from the file, or else is the time when the object was first seen. In the first
+//!   read, objects without a creation time don't get one and count as the oldest.
 
 mod decode;
 mod error;

@@ -1,7 +1,7 @@
 //! Objects from an API server.
 //!
 //! In: lists and watches of the kinds that Sesame reads. Out: [`WatchEvent`]s. Must not depend on relations between
-//! objects, except references to Secrets and ConfigMaps.
+//! objects, other than references to Secrets and ConfigMaps.
 //!
 //! ```text
 //! watcher ─► reflector (store) ─┐
@@ -9,9 +9,9 @@
 //! fetch ◄──────── commands ─────┘
 //! ```
 //!
-//! - Objects keep their last good version while the API server is unreachable, has no history (`410 Gone`), forbids
-//!   requests, or serves a CRD in an unsupported version; [`WatchEvent::Failures`] reports it. Only uninstalling a CRD
-//!   removes its objects.
+//! - Objects keep their last good version while the API server is unreachable, has lost its history (`410 Gone`),
+//!   forbids requests, or serves a CRD in an unsupported version; [`WatchEvent::Failures`] reports why. Only
+//!   uninstalling a CRD removes its objects.
 //! - Only the name and a fingerprint of each object are kept. Secrets and ConfigMaps are read only if an object
 //!   references them.
 //! - All changes that have arrived by the time the receiver is ready are sent as one [`ChangeSet`]; nothing is
@@ -70,10 +70,10 @@ const MAX_NAMESPACE: usize = 63;
 /// What to watch.
 #[derive(Clone, Debug)]
 pub struct WatchConfig {
-    /// Watch only these namespaces, and only objects in them; `None` watches all. Other cluster-scoped kinds are always
-    /// watched.
+    /// Watch only these namespaces, and only objects in them; `None` watches all. Cluster-scoped kinds other than
+    /// Namespace are always watched.
     pub namespaces: Option<Vec<String>>,
-    /// The kinds to watch. If Contour's are among them, its annotations are read as Sesame's own.
+    /// The kinds to watch. If they include Contour's kinds, Contour's annotations are read as Sesame's own.
     pub kinds: Vec<Kind>,
     /// The Secret that HTTPProxies refer to by enabling the fallback certificate.
     pub fallback_certificate: Option<NamespacedName>,
@@ -96,7 +96,7 @@ impl Default for WatchConfig {
     }
 }
 
-/// All kinds, with or without those of Contour.
+/// All kinds, with or without Contour's.
 pub fn kinds(contour: bool) -> Vec<Kind> {
     let kinds = Kind::ALL.into_iter();
     kinds
@@ -109,14 +109,14 @@ pub fn kinds(contour: bool) -> Vec<Kind> {
 pub enum WatchEvent {
     /// Changed objects. The first set contains all objects, and is sent even if there are none.
     Changes(ChangeSet),
-    /// Current statuses; `None` if the object is deleted. Sent before other changes to the same objects.
+    /// Current statuses; `None` if the object was deleted. Sent before other changes to the same objects.
     Statuses(Vec<(ObjectKey, Option<LiveStatus>)>),
-    /// The installed Gateway API. Sent before the first set if already known.
+    /// The installed Gateway API release. Sent before the first set if already known.
     Release(Option<Release>),
     /// The kinds that the API server doesn't serve. Sent when they change, before the first set if already known.
     Absent(BTreeSet<Kind>),
-    /// All objects that own fleets have been sent: GatewayClasses and Gateways, and the objects without a Gateway, which
-    /// share a fleet. So a fleet that none of them needs is an orphan. Sent once, and not while such objects are
+    /// All fleet-owning objects have been sent: GatewayClasses, Gateways, and the objects without a Gateway, which
+    /// share a fleet. A fleet that none of them needs is therefore an orphan. Sent once, and not while such objects are
     /// forbidden, can't be decoded, or are served in an unsupported version.
     FleetOwnersKnown,
     /// All current failures.
@@ -140,9 +140,9 @@ pub enum WatchError {
     Namespace(String),
 }
 
-/// Watches until `out` is closed. Its tasks end with the future, even if it is dropped.
+/// Watches until `out` is closed. The tasks end with the future, even if the future is dropped.
 ///
-/// The read timeout of `client` must be at least five minutes: quiet watches receive nothing for that long.
+/// The read timeout of `client` must be at least five minutes: a quiet watch may not receive anything for that long.
 ///
 /// # Errors
 /// If the configuration is invalid.

@@ -1,4 +1,4 @@
-//! Counters of the writer.
+//! The writer's counters.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -28,11 +28,11 @@ pub enum FailureReason {
     Unavailable,
     /// The API server failed to process the request.
     ServerError,
-    /// Sesame lacks the permission.
+    /// Sesame lacks permission.
     Forbidden,
     /// The API server rejected the status.
     Invalid,
-    /// The status was written, but entries of other controllers leave no room for some of ours.
+    /// The status was written, but other controllers' entries leave no room for some of ours.
     Full,
 }
 

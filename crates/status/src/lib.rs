@@ -22,7 +22,7 @@ pub use self::counters::{Counters, WriteResult};
 pub use self::failure::{FailureReason, StatusFailure};
 pub use self::write::WriterTask;
 
-/// Settings of a [`Writer`].
+/// Settings for a [`Writer`].
 #[derive(Clone, Debug)]
 pub struct WriterConfig {
     /// Our name in status entries that name their controller, until [`Writer::set_controller`].
@@ -66,7 +66,7 @@ impl Shared {
     }
 }
 
-/// A writer and its task. Nothing is sent before [`Writer::set_leading`].
+/// Creates a writer and its task. Nothing is sent before [`Writer::set_leading`].
 ///
 /// The client should not retry on its own (`default_retry` off): the queue may have a newer status to send.
 pub fn start(
@@ -95,7 +95,7 @@ pub fn start(
 impl Writer {
     /// Sets the desired status of an object; `None` if Sesame should not set one.
     ///
-    /// With `None`, entries that name this controller are removed. Gateways, GatewayClasses and ListenerSets have no
+    /// With `None`, entries that name this controller are removed. Gateways, GatewayClasses and ListenerSets don't have
     /// such entries; instead, the conditions and fields that this process wrote are removed, unless another client has
     /// changed them since.
     pub fn set_desired(&self, key: ObjectKey, status: Option<ObjectStatus>) {

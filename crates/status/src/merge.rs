@@ -5,16 +5,16 @@
 //!
 //! - `status.parents`, `status.ancestors` and `status.addresses` are atomic lists: applying one replaces the whole
 //!   list, so the precondition is needed anyway.
-//! - In map lists (`conditions`, `listeners`), apply keeps fields that others own. If a removed listener had a
+//! - In map lists (`conditions`, `listeners`), apply keeps fields that other managers own. If a removed listener had a
 //!   condition from another controller, an entry without required fields would remain, and the API server would reject
 //!   every later write.
 //! - Fields written with an earlier field manager would never be removed.
-//! - It costs the API server more per write.
+//! - Apply costs the API server more per write.
 //!
-//! So ownership is derived from content. An entry is ours if it names our controller. A Gateway, GatewayClass, ListenerSet
-//! or HTTPProxy has only one controller, so its conditions are ours if the table of kinds lists their type. Conditions
-//! of other types are foreign and are kept byte for byte. When a listener is removed, its entry is removed along with
-//! any foreign conditions.
+//! Ownership is therefore derived from content. An entry is ours if it names our controller. A Gateway, GatewayClass,
+//! ListenerSet or HTTPProxy has only one controller, so its conditions are ours if the table of kinds lists their type.
+//! Conditions of other types are foreign and are kept byte for byte. When a listener is removed, its entry is removed
+//! along with any foreign conditions.
 
 mod json;
 mod list;
@@ -42,11 +42,11 @@ const MAX_LISTENERS: usize = 64;
 /// The desired status of an object.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) enum Desired {
-    /// No desired status, and this process has written none.
+    /// There is no desired status, and this process hasn't written one.
     #[default]
     Unset,
     Status(ObjectStatus),
-    /// The desired status was withdrawn. This was the last one.
+    /// The desired status was withdrawn; this was its last value.
     Retracted(ObjectStatus),
 }
 
@@ -165,7 +165,7 @@ impl<'a> Merge<'a> {
         }
     }
 
-    /// Merges the conditions of the object itself.
+    /// Merges the object's own conditions.
     fn own_conditions(&mut self, desired: &[Condition], ours: &[&str]) {
         let live = self.live.get("conditions").copied();
         let list = self.conditions(live, desired, ours);

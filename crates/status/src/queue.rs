@@ -7,8 +7,8 @@
 //! - Gateways, GatewayClasses and ListenerSets have a separate queue that takes turns with the one for routes and
 //!   policies, so thousands of routes don't delay a Gateway.
 //! - A status is written when it observes the live generation. If it observes a newer generation, it waits until that
-//!   is live, since writing now would conflict. If it observes an older one, it waits up to [`STALE_DELAY`] for a newer
-//!   status and is then written anyway: the new spec may be unreadable.
+//!   generation is live, since writing now would conflict. If it observes an older generation, it waits up to
+//!   [`STALE_DELAY`] for a newer status and is then written anyway: the new spec may be unreadable.
 //! - An unavailable server delays all writes; any other failure delays its object.
 
 mod backoff;
@@ -39,7 +39,7 @@ pub(crate) const GATEWAY_INTERVAL: Duration = Duration::from_millis(250);
 pub(crate) const STALE_DELAY: Duration = Duration::from_secs(1);
 /// The delay before removing our entries from an object without a desired status.
 pub(crate) const COMPLETE_DELAY: Duration = Duration::from_secs(2);
-/// Maximum backoff of one object.
+/// Maximum backoff for an object.
 const MAX_BACKOFF: Duration = Duration::from_secs(60);
 /// If the same status must be rewritten within this time, another client has reverted it.
 const REVERT_WINDOW: Duration = Duration::from_secs(60);
@@ -64,7 +64,7 @@ pub(crate) enum Outcome {
     Stale,
     /// The status was written, except for this many of our entries that exceed a limit.
     Written(LiveStatus, usize),
-    /// Another client wrote first. This is the live status now.
+    /// Another client wrote first. Holds the current live status.
     Conflict(LiveStatus),
     /// The object doesn't exist.
     NotFound,
@@ -81,7 +81,7 @@ pub(crate) struct WriteFailure {
     pub retry_after: Option<Duration>,
 }
 
-/// All objects, and which of them to write.
+/// All objects, and the order in which to write them.
 #[derive(Debug)]
 pub(crate) struct Queue {
     controller: Arc<str>,
@@ -142,7 +142,7 @@ impl Queue {
         self.remove_if_empty(&key);
     }
 
-    /// `None` if the object was deleted.
+    /// Sets the live status of an object; `None` if the object was deleted.
     pub(crate) fn set_live(&mut self, key: ObjectKey, live: Option<LiveStatus>, now: Instant) {
         match live {
             Some(live) => {
@@ -215,7 +215,7 @@ impl Queue {
         None
     }
 
-    /// When to call [`Queue::next`] again if nothing happens first.
+    /// When to call [`Queue::next`] again if nothing else happens first.
     pub(crate) fn wake_at(&self) -> Option<Instant> {
         if !self.leading {
             return None;
@@ -328,7 +328,7 @@ impl Queue {
         self.failures.clear(key);
     }
 
-    /// Removes an object without state. If it is in a ready queue, it is removed when its turn comes.
+    /// Removes an object without state. If its key is in a ready queue, the key is removed when its turn comes.
     fn remove_if_empty(&mut self, key: &ObjectKey) {
         let Some(object) = self.objects.get(key).filter(|object| object.is_empty()) else {
             return;

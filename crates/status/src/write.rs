@@ -1,4 +1,4 @@
-//! Sends the jobs of the queue: one request per write, plus one to read the live status after a conflict.
+//! Sends the queue's jobs: one request per write, plus one to read the live status after a conflict.
 
 mod response;
 
@@ -106,7 +106,7 @@ impl WriterTask {
         self.shared.queue().next(Instant::now())
     }
 
-    /// The patch of a job, or the outcome if there is nothing to write.
+    /// A job's patch, or the outcome if there is nothing to write.
     fn compare(&self, job: &Job) -> Result<merge::Patch, Outcome> {
         self.counters.compared();
         let now = Timestamp::now();

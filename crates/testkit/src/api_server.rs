@@ -1,9 +1,10 @@
 //! A real API server with etcd, without controllers.
 //!
-//! The programs come from `cargo xtask cluster build` and are found by `SESAME_CLUSTER_BIN` or in the cache directory.
+//! `cargo xtask cluster build` builds the programs. They are found through `SESAME_CLUSTER_BIN`, or in the cache
+//! directory.
 //!
-//! Without controllers there is no garbage collection, deleted namespaces stay, Deployments get no pods and Services no
-//! endpoints. RBAC applies to users; admission requires no service accounts.
+//! Without controllers, garbage isn't collected, deleted namespaces stay, Deployments don't get pods, and Services
+//! don't get endpoints. RBAC applies to users; admission doesn't require service accounts.
 
 mod definitions;
 mod places;
@@ -35,7 +36,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// Maximum number of attempts, each with new ports, in case another process takes a port first.
 const ATTEMPTS: usize = 3;
 
-/// A running API server. It stops, and its files are removed, on drop or when the test's process ends, for any reason.
+/// A running API server. It stops, and its files are removed, on drop or when the test process ends for any reason.
 #[derive(Debug)]
 pub struct ApiServer {
     folder: PathBuf,
@@ -45,8 +46,8 @@ pub struct ApiServer {
 }
 
 impl ApiServer {
-    /// The server shared by all tests of a process, started on first use. Tests use separate namespaces, and start
-    /// their own server if they stop it or use cluster-scoped objects.
+    /// The server shared by all tests in a process, started on first use. Tests use separate namespaces, or start their
+    /// own server if they need to stop it or to use cluster-scoped objects.
     ///
     /// # Errors
     /// See [`ApiServer::start`].
@@ -82,7 +83,7 @@ impl ApiServer {
     }
 
     async fn attempt(programs: &Path, flags: &[&str]) -> Result<Self> {
-        // The keeper removes it.
+        // The keeper removes the folder.
         let folder = tempfile::Builder::new()
             .prefix("sesame-api-server-")
             .tempdir()?
@@ -162,7 +163,7 @@ impl ApiServer {
         Ok(kubeconfig.to_string())
     }
 
-    /// Kills the server. Its data stays.
+    /// Kills the server but keeps its data.
     ///
     /// # Errors
     /// If the process can't be killed.
@@ -256,10 +257,10 @@ async fn config(kubeconfig: &str) -> Result<Config> {
     Ok(Config::from_custom_kubeconfig(kubeconfig, &options).await?)
 }
 
-/// The error messages for a port in use.
+/// Part of the error messages for a port in use.
 const TAKEN: &str = "address already in use";
 
-/// The configuration files of the server.
+/// Writes the server's configuration files.
 fn write_files(folder: &Path, authority: &Authority) -> Result<()> {
     let write = |name: &str, text: &str| {
         fs::write(folder.join(name), text).with_context(|| format!("can't write {name}"))

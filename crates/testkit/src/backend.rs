@@ -52,7 +52,7 @@ const MAX_CONNECTIONS: usize = 16_384;
 /// Maximum number of recorded spans; later ones are dropped.
 const MAX_SPANS: usize = 10_000;
 
-/// The timeout of a TLS handshake.
+/// The timeout for a TLS handshake.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 
 /// A server that runs until it is stopped or dropped.

@@ -48,7 +48,7 @@ impl Identity {
         })
     }
 
-    /// The first certificate: base64 of its DER.
+    /// The leaf certificate, as base64-encoded DER.
     pub fn leaf(&self) -> String {
         let body = self.chain.lines().skip(1);
         body.take_while(|line| !line.starts_with("-----")).collect()
@@ -62,7 +62,7 @@ impl Identity {
         self.server_config_for(Clients::Any)
     }
 
-    /// Like [`Identity::server_config`], for these clients.
+    /// Like [`Identity::server_config`], accepting these clients.
     ///
     /// # Errors
     /// If any PEM is invalid, or the key doesn't match.
@@ -94,7 +94,7 @@ impl Identity {
 #[derive(Debug)]
 pub struct Authority {
     issuer: CertifiedIssuer<'static, KeyPair>,
-    /// PEM of the CA and of the intermediates between it and the root; empty for a root.
+    /// PEM of this CA and of the intermediate CAs between it and the root; empty for a root.
     intermediates: String,
 }
 
@@ -125,7 +125,7 @@ impl Authority {
         })
     }
 
-    /// A CA with this name whose certificate this one issues. The certificates of [`Authority::issue`] include it.
+    /// An intermediate CA with this name, issued by this CA. Chains from its [`Authority::issue`] include it.
     ///
     /// # Errors
     /// If a key can't be generated.
@@ -151,7 +151,7 @@ impl Authority {
     pub fn issue(&self, names: &[&str]) -> Result<Identity> {
         let key = KeyPair::generate()?;
         let mut params = params(names)?;
-        // All CAs have the same name.
+        // Root CAs share a name, so clients need the key identifier to find the issuer.
         params.use_authority_key_identifier_extension = true;
         let certificate = params.signed_by(&key, &self.issuer)?;
         Ok(Identity {
@@ -260,7 +260,7 @@ impl Authority {
 /// A client configuration that trusts `roots` (PEM) and offers `alpn`, most preferred first.
 ///
 /// # Errors
-/// If the PEM has no valid root.
+/// If the PEM doesn't contain a valid root.
 pub fn client_config(roots: &str, alpn: &[&str]) -> Result<Arc<ClientConfig>> {
     client_config_as(None, roots, alpn)
 }

@@ -23,7 +23,7 @@ use self::tls::TlsClient;
 pub use self::tls::client_hello;
 use crate::certs::Identity;
 
-/// The timeout of a request.
+/// The timeout for a request.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The maximum response body, in bytes.
@@ -148,7 +148,7 @@ impl Connect {
         }
     }
 
-    /// Resumes TLS sessions of its earlier connections. Later settings have no effect.
+    /// Resumes TLS sessions from earlier connections. Later settings have no effect.
     ///
     /// # Errors
     /// If the certificate to present is invalid.
@@ -235,7 +235,7 @@ pub struct Connection {
     handshake: Option<Handshake>,
 }
 
-/// What a client sees of a TLS handshake.
+/// A TLS handshake as seen by the client.
 #[derive(Debug)]
 struct Handshake {
     certificate: Option<Vec<u8>>,

@@ -4,10 +4,10 @@
 //! decode resources.
 //!
 //! Like Envoy, it subscribes to all clusters and listeners, to the endpoints of each cluster, and to the references
-//! that the test finds in resources. It acknowledges clusters once all are warm: once it has received their endpoints, or a
-//! response saying that there are none. It accepts the valid clusters and listeners of a response and names the invalid
-//! ones; for other types, it accepts the resources before the first invalid one and names none. It sends its node only
-//! with the first message, and its versions when it reconnects.
+//! that the test finds in resources. It acknowledges clusters once all are warm, that is, once it has received their
+//! endpoints or a response that these don't exist. It accepts the valid clusters and listeners in a response, and its
+//! NACK names the invalid ones; for other types, it accepts the resources before the first invalid one, and its NACK
+//! doesn't name any. It sends its node only with the first message, and its versions when it reconnects.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -38,7 +38,7 @@ use tower::service_fn;
 /// The timeout of [`FakeEnvoy::until`].
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Number of buffered requests: more than any test sends to a server that reads.
+/// Capacity of the request buffer: more requests than any test sends to a server that reads them.
 const REQUEST_BUFFER: usize = 4096;
 
 type Requests = mpsc::Sender<DeltaDiscoveryRequest>;
@@ -75,9 +75,9 @@ pub enum Message {
         /// The names of removed resources.
         removed: Vec<String>,
     },
-    /// The client acknowledged the latest response of the type.
+    /// The client acknowledged the latest response for the type.
     Ack(ResourceType),
-    /// The client rejected the latest response of the type.
+    /// The client rejected the latest response for the type.
     Nack(ResourceType, String),
 }
 
@@ -87,7 +87,7 @@ pub struct State {
     resources: BTreeMap<(ResourceType, String), (String, Vec<u8>)>,
     /// The subscribed names.
     subscribed: BTreeSet<(ResourceType, String)>,
-    /// The endpoints that clusters wait for.
+    /// Names of the endpoints that clusters are waiting for.
     warming: BTreeSet<String>,
     /// Unacknowledged responses: type, nonce and error.
     unacked: Vec<(ResourceType, String, Option<String>)>,
@@ -126,7 +126,7 @@ impl State {
     }
 }
 
-/// Settings of a client.
+/// Settings for a client.
 pub struct Builder {
     fleet: String,
     node_id: String,
@@ -135,7 +135,7 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// What to subscribe to because of a resource, in addition to the endpoints of clusters.
+    /// Sets a function that returns the names to subscribe to for a resource, in addition to a cluster's endpoints.
     pub fn follow(
         mut self,
         follow: impl Fn(ResourceType, &[u8]) -> Vec<(ResourceType, String)> + Send + Sync + 'static,
@@ -144,7 +144,7 @@ impl Builder {
         self
     }
 
-    /// Which resources to reject, and the error to report.
+    /// Sets a function that rejects a resource by returning the error to report.
     pub fn reject(
         mut self,
         reject: impl Fn(ResourceType, &str, &[u8]) -> Option<String> + Send + Sync + 'static,
@@ -204,7 +204,7 @@ impl Drop for FakeEnvoy {
 }
 
 impl FakeEnvoy {
-    /// A client of this fleet (`node.cluster`) with this `node.id`.
+    /// A client in this fleet (`node.cluster`) with this `node.id`.
     pub fn builder(fleet: &str, node_id: &str) -> Builder {
         Builder {
             fleet: fleet.to_owned(),
@@ -243,7 +243,7 @@ impl FakeEnvoy {
         Ok(())
     }
 
-    /// Delays the ACKs and NACKs of a type until [`FakeEnvoy::release`].
+    /// Delays the ACKs and NACKs for a type until [`FakeEnvoy::release`].
     pub fn hold(&self, ty: ResourceType) {
         self.state().held.insert(ty);
     }
@@ -451,7 +451,7 @@ fn receive(shared: &Shared, requests: &Requests, response: DeltaDiscoveryRespons
     shared.changed.send_replace(());
 }
 
-/// The name of a cluster's endpoints.
+/// A cluster's EDS service name; defaults to the cluster's name.
 fn endpoints_of(name: &str, cluster: &[u8]) -> String {
     let eds = Cluster::decode(cluster)
         .ok()

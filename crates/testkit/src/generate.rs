@@ -1,7 +1,8 @@
-//! Random sets of objects and random edits of them, as proptest strategies.
+//! Random sets of objects and random edits to them, as proptest strategies.
 //!
 //! All values decode. Names come from small pools, so that objects collide, refer to each other, and have dangling
-//! references. Everything that the translator reads occurs in every form that an API server would accept, valid or not.
+//! references. Every field that the translator reads is generated in every form that an API server would
+//! accept, valid or not.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -44,15 +45,15 @@ pub struct Set(BTreeMap<ObjectKey, Value>);
 pub enum Edit {
     /// Adds the object, or replaces the one with the same name.
     Put(Value),
-    /// Removes one of the objects.
+    /// Removes an object.
     Delete(Index),
-    /// Changes only the resource version and the status of one of the objects.
+    /// Changes only the resource version and the status of an object.
     Touch(Index),
     /// Copies one field of this object's `spec` to the object with the same name, if any.
     Graft {
         /// The source of the field.
         donor: Value,
-        /// The name of the field.
+        /// Selects the field.
         field: Index,
     },
 }
@@ -66,7 +67,7 @@ pub enum Change {
     Remove(ObjectKey),
 }
 
-/// Sets of up to about fifty objects; one in fifty has a host with many routes of one kind.
+/// Sets of usually about fifty objects; 2% of the sets also have a host with many routes of one kind.
 pub fn sets() -> BoxedStrategy<Set> {
     // Usually include the kinds that others refer to.
     let parts: Vec<BoxedStrategy<Vec<Value>>> = vec![
@@ -153,12 +154,12 @@ pub fn objects() -> BoxedStrategy<Value> {
     .boxed()
 }
 
-/// Regular expressions: common ones, ones near the limits of some engine, and random ones.
+/// Regular expressions: common, near the limits of some regex engine, and random.
 pub fn regexes() -> BoxedStrategy<String> {
     route::regex()
 }
 
-/// Edits of a set.
+/// Edits to a set.
 pub fn edits() -> BoxedStrategy<Edit> {
     prop_oneof![
         4 => objects().prop_map(Edit::Put),
@@ -202,7 +203,7 @@ impl Set {
         self.0.is_empty()
     }
 
-    /// Applies an edit. An edit of a missing object does nothing.
+    /// Applies an edit. An edit to a missing object does nothing.
     ///
     /// # Panics
     /// If an object doesn't decode, which is a bug in the generator.

@@ -22,7 +22,7 @@ impl Issuer {
         Ok(Self { key })
     }
 
-    /// Its keys (JWKS), as JSON.
+    /// Its JWKS.
     pub fn jwks(&self) -> String {
         let x = BASE64.encode(self.key.public_key_raw());
         json!({"keys": [{"kty": "OKP", "crv": "Ed25519", "alg": "EdDSA", "x": x}]}).to_string()

@@ -59,7 +59,7 @@ pub fn gateway(port: u16) -> Value {
     })
 }
 
-/// A route that sends all paths of a host to Services at [`SERVICE_PORT`], by weight.
+/// A route that sends all paths of a host to Services on [`SERVICE_PORT`], by weight.
 pub fn route(name: &str, host: &str, backends: &[(&str, u32)]) -> Value {
     let backends: Vec<Value> = backends
         .iter()

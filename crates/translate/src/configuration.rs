@@ -1,7 +1,7 @@
-//! SesameConfigurations: the settings of the instance, and those of fleets, which GatewayClasses and Gateways may refer to.
+//! SesameConfigurations: settings for the instance, and for fleets whose GatewayClass or Gateway refers to them.
 //!
-//! The same document may be the text of a ConfigMap. An invalid document doesn't affect traffic: its conditions, or those of the
-//! objects that refer to it, report it, and the last valid settings stay in effect.
+//! A ConfigMap may contain the same document. An invalid document doesn't affect traffic: the last valid settings stay
+//! in effect, and the document's conditions, or those of the objects that refer to it, report the error.
 
 mod envoy;
 mod quantity;
@@ -31,11 +31,11 @@ const MAX_TEXT: usize = 64 * 1024;
 /// The maximum nesting of lists and mappings. The document has five levels.
 const MAX_DEPTH: usize = 16;
 
-/// Reads the text of a ConfigMap.
+/// Parses the text of a ConfigMap.
 ///
 /// # Errors
-/// The first error, with its field: `envoy.resources.limits.memory: expected …`. Unknown fields are errors too, since they would have no
-/// effect.
+/// The first error, with its field: `envoy.resources.limits.memory: expected …`. Unknown fields are errors too, since
+/// they would have no effect.
 fn parse(text: &str) -> Result<ConfigurationSpec, String> {
     if text.len() > MAX_TEXT {
         return Err(format!("text is longer than the limit of {MAX_TEXT} bytes"));
@@ -51,8 +51,8 @@ fn parse(text: &str) -> Result<ConfigurationSpec, String> {
     ConfigurationSpec::decode(value).map_err(|error| error.to_string())
 }
 
-/// The settings of an instance with this configuration. Settings that it doesn't contain, such as the mode, and those that
-/// can't change at run time, come from `started`.
+/// The settings of an instance with this configuration. Settings that the configuration doesn't contain, such as the
+/// mode, and settings that can't change at run time come from `started`.
 ///
 /// # Errors
 /// All invalid fields.

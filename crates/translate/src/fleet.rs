@@ -11,7 +11,8 @@ pub struct Rejected {
     pub fleet: FleetId,
     /// The resource's type.
     pub what: RejectedKind,
-    /// The resource's name. For a shard: the name of its route table, `#`, and what identifies the shard.
+    /// The resource's name. For a shard: the name of its route table, followed by `#` and the shard's version and
+    /// number.
     pub name: Arc<str>,
 }
 
@@ -47,7 +48,7 @@ impl Rejected {
         })
     }
 
-    /// The name of the route table; for a shard, that of its table.
+    /// The name of the route table, or of the table that the shard belongs to.
     pub(crate) fn table(&self) -> Option<&str> {
         let table = self.name.split('#').next();
         table.filter(|_| self.what == RejectedKind::Routes)

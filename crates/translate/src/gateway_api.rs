@@ -7,13 +7,13 @@
 //! - `assigned_ports`: the ports that Sesame assigns to listeners without one
 //! - `external_auth`: external authorization of requests; `listener_filters`: the filters of a listener
 //! - `certificate_ref`: references to certificates, and the client certificate of a Gateway
-//! - `merge`: which listeners of a Gateway and its ListenerSets get a port and hostname
-//! - `route`: where routes attach, and their rules; `http_route`, `grpc_route` and `l4_route` contain what is specific
-//!   to each kind
+//! - `merge`: which listener of a Gateway and its ListenerSets gets each port and hostname
+//! - `route`: where routes attach, and their rules; `http_route`, `grpc_route` and `l4_route` contain the kind-specific
+//!   parts
 //! - `backend_tls`: TLS to Services; `xbackend`: XBackends; `backend_validation`: the certificate validation of both
-//! - `backend_traffic`: limits on retries and session persistence of backends
+//! - `backend_traffic`: retry limits and session persistence of backends
 //! - `ancestors`: the Gateways that use a backend, for the statuses of backends and their policies
-//! - `telemetry`: tracing of Gateways
+//! - `telemetry`: tracing of requests to Gateways
 //! - `policy_status`: shared by the statuses of policies and backends
 //! - `fleet_request`: the fleet of a Gateway
 //! - `gateway_status`, `listener_set_status`, `listener_status`, `route/status`: the statuses

@@ -1,8 +1,8 @@
-//! Translates HTTPProxies into rules, hosts and listeners of the default fleet.
+//! Translates HTTPProxies into rules, hosts and listeners for the default fleet.
 //!
-//! In: HTTPProxies, and the objects that they refer to. Out: a [`Contribution`], and statuses. A change of an HTTPProxy
-//! costs the tree of the roots that include it: its own routes are read once, in a fragment, and only the rules of these
-//! roots are rebuilt. The walk of a tree reads no routes, so statuses of other HTTPProxies don't change.
+//! In: HTTPProxies, and the objects that they refer to. Out: a [`Contribution`], and statuses. A changed HTTPProxy
+//! costs only the trees of the roots that include it: its own routes are read once, into a fragment, and only the rules
+//! of these roots are rebuilt. Walking a tree doesn't read routes, so the statuses of other HTTPProxies don't change.
 
 mod access;
 mod authorization;
@@ -60,24 +60,24 @@ use crate::shared::jwks::JwksEntry;
 use crate::shared::overlaps;
 use crate::shared::ports::Terminations;
 
-/// The objects that HTTPProxies refer to.
+/// Our HTTPProxies, indexed by the objects that they refer to.
 #[derive(Clone, Copy)]
 pub(crate) struct Read {
     /// HTTPProxies of our class.
     ours: Table<ObjectKey, References>,
-    /// The clusters of their backends.
+    /// HTTPProxies by the clusters of their backends.
     pub(crate) by_backend: Index<ObjectKey, References, ClusterKey>,
-    /// Their certificates, and the fallback certificate.
+    /// HTTPProxies by the certificates that they use, including the fallback certificate.
     pub(crate) by_secret: Index<ObjectKey, References, CertificateKey>,
-    /// The Secrets with CA certificates that they refer to.
+    /// HTTPProxies by the Secrets of their CA bundles.
     pub(crate) by_authority: Index<ObjectKey, References, ObjectKey>,
-    /// The Secrets with CRLs.
+    /// HTTPProxies by the Secrets of their CRLs.
     pub(crate) by_revoked: Index<ObjectKey, References, CertificateKey>,
-    /// The keys of JSON Web Tokens.
+    /// HTTPProxies by the JWKS that they read from Secrets.
     pub(crate) by_jwks: Index<ObjectKey, References, JwksEntry>,
 }
 
-/// An HTTPProxy in the tree of a root: the HTTPProxy, and the root.
+/// An HTTPProxy in the tree of a root: `(HTTPProxy, root)`.
 type Inclusion = (ObjectKey, ObjectKey);
 
 /// How a root includes an HTTPProxy.
@@ -85,15 +85,15 @@ type Inclusion = (ObjectKey, ObjectKey);
 struct Included {
     /// The conditions of each inclusion.
     visits: Vec<Arc<Conditions>>,
-    /// Findings about its own inclusions.
+    /// Findings about the HTTPProxy's own inclusions.
     findings: BTreeSet<Finding>,
 }
 
-/// The tables that statuses need.
+/// The contribution, and the tables that statuses are derived from.
 #[derive(Clone, Copy)]
 pub(crate) struct Stages {
     pub(crate) contribution: Contribution,
-    /// CA certificates with CRLs.
+    /// CA bundles with CRLs.
     pub(crate) trust_bundles: Table<TrustBundleKey, TrustBundle>,
     ours: Table<ObjectKey, References>,
     fragments: Table<ObjectKey, Fragment>,
@@ -102,11 +102,11 @@ pub(crate) struct Stages {
     roots: Table<ObjectKey, Root>,
     hosts: Table<ObjectKey, Host>,
     by_included: Index<Inclusion, Included, ObjectKey>,
-    /// Findings about an HTTPProxy in the tree of a root.
+    /// Findings by the affected HTTPProxy, separately for each root.
     by_affected: Index<Inclusion, Vec<Finding>, ObjectKey>,
 }
 
-/// Declares the HTTPProxies of our class, and their references.
+/// Declares our class's HTTPProxies and their references.
 pub(crate) fn read(b: &mut Builder, inputs: &Inputs) -> Read {
     let inputs = *inputs;
     let ours = b.derive(
@@ -314,7 +314,7 @@ pub(crate) fn stages(b: &mut Builder, inputs: &Inputs, read: Read, sources: Sour
     }
 }
 
-/// The HTTPProxies in a tree.
+/// Groups the visits and the findings of a tree by HTTPProxy.
 fn inclusions(tree: &Tree, root: &ObjectKey) -> Vec<(Inclusion, Included)> {
     let mut included: BTreeMap<&ObjectKey, Included> = BTreeMap::new();
     for (key, conditions) in &tree.visits {
@@ -332,7 +332,7 @@ fn inclusions(tree: &Tree, root: &ObjectKey) -> Vec<(Inclusion, Included)> {
         .collect()
 }
 
-/// Declares the statuses. `overlaps` are the matches that get no requests.
+/// Declares the statuses. `overlaps` are the matches that never get requests.
 pub(crate) fn statuses(
     b: &mut Builder,
     inputs: &Inputs,

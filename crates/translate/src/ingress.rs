@@ -1,10 +1,11 @@
-//! Translates Ingresses into rules, hosts and listeners of the default fleet.
+//! Translates Ingresses into rules, hosts and listeners for the default fleet.
 //!
-//! In: Ingresses, and the objects that they refer to. Out: a [`Contribution`], and notices, since the status of an Ingress
-//! has only addresses. An Ingress of another class costs only the check of its class.
+//! In: Ingresses, and the objects that they refer to. Out: a [`Contribution`], and notices, since an Ingress's status
+//! has only addresses. For an Ingress of another class, only the class is checked.
 //!
-//! Each host of an Ingress has rows of its own for rules and attachments, so that changing one affects no other host. Each
-//! host with TLS is a listener, whichever Ingress has its certificate: routes of all Ingresses attach to it.
+//! Each host of an Ingress has rows of its own for rules and attachments, so that changing one host doesn't affect the
+//! others. Each host with TLS is a listener, regardless of which Ingress has its certificate; the routes of all
+//! Ingresses attach to that listener.
 
 mod annotations;
 mod attachments;
@@ -32,39 +33,39 @@ use crate::shared::default_fleet::{self, Contribution, Sources};
 use crate::shared::hostname;
 use crate::shared::overlaps::ByLoser;
 
-/// The objects that Ingresses refer to.
+/// Our Ingresses, indexed by the objects that they refer to.
 #[derive(Clone, Copy)]
 pub(crate) struct Read {
     /// Ingresses of our classes.
     ours: Table<ObjectKey, Ours>,
-    /// The certificates of their hosts; a row exists if there are any.
+    /// The certificates of each Ingress's hosts; an Ingress without certificates has no row.
     tls: Table<ObjectKey, IngressTls>,
-    /// The clusters of their backends.
+    /// Ingresses by the clusters of their backends.
     pub(crate) by_backend: Index<ObjectKey, Ours, ClusterKey>,
-    /// Their certificates.
+    /// Ingresses by their certificates.
     pub(crate) by_secret: Index<ObjectKey, IngressTls, CertificateKey>,
 }
 
 /// An Ingress of one of our classes.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Ours {
-    /// The hosts that it has rules for, without duplicates; [`hostname::ANY`] includes the default backend.
+    /// The hosts that have rules, without duplicates; [`hostname::ANY`] includes the default backend.
     hosts: Box<[Arc<str>]>,
-    /// Its backends, in the order of [`backends::all`].
+    /// The backends, in the order of [`backends::all`].
     backends: Box<[Backend]>,
 }
 
-/// The rows of Ingresses.
+/// The tables that are derived from Ingresses.
 #[derive(Clone, Copy)]
 pub(crate) struct Stages {
     pub(crate) contribution: Contribution,
-    /// Their statuses.
+    /// The statuses of Ingresses.
     pub(crate) statuses: Table<ObjectKey, ObjectStatus>,
-    /// The tables that determine their notices.
+    /// The tables that determine the notices about Ingresses.
     of_notices: notices::Sources,
 }
 
-/// Declares the Ingresses of our classes, and their references.
+/// Declares the Ingresses of our classes and their references.
 pub(crate) fn read(b: &mut Builder, inputs: &Inputs) -> Read {
     let (ingresses, services) = (inputs.ingresses, inputs.services);
     let classes = class::stages(b, inputs);
@@ -122,7 +123,7 @@ pub(crate) fn stages(
             routes::rules(reader, of_routes, key)
         }),
         attachments: attachments::stage(b, inputs, read, tls, sources),
-        // Ingresses forward no connections.
+        // Ingresses don't forward connections.
         backends: b.derive("ingress connections", tls.points, |_, _| None),
         users: default_fleet::users(b, "users by ingress", read.ours),
     };
@@ -140,7 +141,7 @@ pub(crate) fn stages(
     }
 }
 
-/// Declares the notices of Ingresses.
+/// Declares the notices about Ingresses.
 pub(crate) fn notices(
     b: &mut Builder,
     stages: Stages,
@@ -160,7 +161,7 @@ fn hosts(ingress: &Ingress) -> BTreeSet<Arc<str>> {
         .collect()
 }
 
-/// The domain of a rule's host, or why it is invalid.
+/// The domain of a rule's host, or why the host is invalid.
 fn host(host: Option<&Arc<str>>) -> Result<Arc<str>, &'static str> {
     match host.filter(|host| !host.is_empty()) {
         None => Ok(hostname::ANY.into()),

@@ -133,7 +133,7 @@ impl Inputs {
         }
     }
 
-    /// Sets the settings. Without them, nothing is translated.
+    /// Sets the settings. Until they are set, nothing is translated.
     pub fn set_settings(&self, batch: &mut Batch, settings: Settings) {
         batch.upsert(self.settings, (), settings);
     }

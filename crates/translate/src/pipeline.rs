@@ -1,7 +1,7 @@
 //! The stages in order, from objects to the model and statuses.
 //!
-//! A stage reads tables declared above it, by key or by index, and reruns when a row that it read changes, so its reads
-//! determine the cost of a change.
+//! A stage reads tables that are declared above it, by key or by index, and reruns when a row that it read changes, so
+//! its reads determine the cost of a change.
 
 mod authorities;
 mod clusters;
@@ -88,7 +88,7 @@ pub struct Outputs {
     pub statuses: Table<ObjectKey, ObjectStatus>,
     /// Errors and warnings about objects whose status can't hold them.
     pub notices: Table<ObjectKey, Notices>,
-    /// By fleet, a message about port conflicts of Gateways with Ingresses and HTTPProxies.
+    /// For each fleet with port conflicts between Gateways and Ingresses or HTTPProxies, a message about them.
     pub port_conflicts: Table<FleetId, String>,
 }
 

@@ -110,7 +110,7 @@ const MAX_NOTICES: usize = 16;
 /// Errors and warnings about an object whose status can't hold them. Never empty as a row.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Notices {
-    /// Fields that have no effect, or a different one than written.
+    /// Fields that have no effect, or an effect that differs from what is written.
     pub errors: Vec<FieldError>,
     /// Invalid or unnecessary settings; the object is served without them.
     pub warnings: Vec<FieldError>,

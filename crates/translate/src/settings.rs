@@ -1,4 +1,4 @@
-//! Settings of a translation: one input row that stages read, so that settings can change at run time.
+//! Settings for a translation: one input row that stages read, so that settings can change at run time.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,27 +18,27 @@ pub const RATE_LIMIT_DOMAIN: &str = "sesame";
 /// `spec.controller` of the IngressClasses that Sesame implements.
 pub const INGRESS_CONTROLLER: &str = "projectsesame.io/ingress-controller";
 
-/// The settings of a translation.
+/// The settings for a translation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// `spec.controllerName` of the GatewayClasses that Sesame implements; `None` if it serves no Gateways.
+    /// `spec.controllerName` of the GatewayClasses that Sesame implements; `None` if it doesn't serve Gateways.
     pub controller_name: Option<Arc<str>>,
     /// Where the Envoys run.
     pub mode: Mode,
-    /// The settings of Ingresses and HTTPProxies.
+    /// The settings for Ingresses and HTTPProxies.
     pub ingress: IngressSettings,
     /// The parameters of all fleets, which GatewayClasses and Gateways may override.
     pub fleet: FleetParameters,
     /// The SesameConfiguration that these settings come from, if any.
     pub configuration: Option<NamespacedName>,
-    /// Where clients reach unmanaged Envoys, from that configuration as of startup.
+    /// Where clients reach unmanaged Envoys, as read from that configuration at startup.
     pub unmanaged_envoy: Option<UnmanagedEnvoy>,
     /// Whether Envoys in a cluster bind IPv6 addresses. Must be false if the nodes' kernels lack IPv6: Envoy rejects
     /// a listener if any of its addresses can't be bound.
     pub ipv6: bool,
 }
 
-/// Settings of Ingresses and HTTPProxies.
+/// Settings for Ingresses and HTTPProxies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IngressSettings {
     /// The names of the ingress classes that Sesame implements, with or without an IngressClass.
@@ -50,7 +50,7 @@ pub struct IngressSettings {
     /// The Secret with the certificate for TLS connections without SNI or with an unknown one, if any. HTTPProxies
     /// enable it for their hosts.
     pub fallback_certificate: Option<NamespacedName>,
-    /// The service for global rate limits of HTTPProxies; without it, such limits are errors.
+    /// The service for global rate limits in HTTPProxies; without it, such limits are errors.
     pub rate_limits: Option<RateLimitSettings>,
 }
 

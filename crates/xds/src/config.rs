@@ -1,4 +1,4 @@
-//! Settings of the server.
+//! Server settings.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ pub type Authorize =
 /// Decides from a stream's first request whether its client supports resource variants.
 pub type SupportsVariants = fn(&DeltaDiscoveryRequest) -> bool;
 
-/// Settings of a [`crate::Registry`].
+/// Settings for a [`crate::Registry`].
 #[derive(Clone, Default)]
 pub struct ServerConfig {
     /// Resource limits and delays.
@@ -24,7 +24,7 @@ pub struct ServerConfig {
     /// Which clients may join which fleet. If `None`, any client may join any fleet: safe only for a Unix socket in a
     /// private directory.
     pub authorize: Option<Authorize>,
-    /// Which clients get [variants](crate::Resource::with_variant) of resources. If `None`, no client does.
+    /// Which clients get resource [variants](crate::Resource::with_variant). If `None`, none do.
     pub supports_variants: Option<SupportsVariants>,
 }
 
@@ -36,7 +36,7 @@ impl fmt::Debug for ServerConfig {
     }
 }
 
-/// Limits on clients, and the server's delays. The stream of a client that exceeds a limit is closed.
+/// Client limits and server delays. A client's stream is closed if it exceeds a limit.
 #[derive(Debug, Clone)]
 pub struct Limits {
     /// Concurrent streams across all fleets.
@@ -45,14 +45,14 @@ pub struct Limits {
     pub waiting_streams: usize,
     /// Subscribed names, or initial resource versions, per stream and type.
     pub names: usize,
-    /// Length of one name, in bytes.
+    /// Length of a name, in bytes.
     pub name_bytes: usize,
-    /// Size of one request, in bytes. A reconnecting client lists all its resources in one request, at about 40 bytes
+    /// Size of a request, in bytes. A reconnecting client lists all its resources in one request, at about 40 bytes
     /// each plus the name.
     pub request_bytes: usize,
     /// Size of the node in a request, in bytes. Envoy's node lists its extensions and takes about 60 kB.
     pub node_bytes: usize,
-    /// Size at which a response is split, in bytes. A larger resource is sent in a response by itself.
+    /// Size at which a response is split, in bytes. A resource larger than this gets a response of its own.
     pub response_bytes: usize,
     /// Deadline for the first request of a stream.
     pub first_request_timeout: Duration,
@@ -62,8 +62,8 @@ pub struct Limits {
     /// How long an unreferenced cluster is kept, for in-flight requests and retries, and for a reconnecting client that
     /// has not listed its routes yet.
     pub removal_delay: Duration,
-    /// Names of clusters removed without that delay: Envoy selects them by a connection's port or server name, so no
-    /// route refers to them.
+    /// Whether a cluster with this name is removed without that delay: Envoy selects such clusters by a connection's
+    /// port or server name, so no route refers to them.
     pub clusters_removed_immediately: fn(&str) -> bool,
     /// How long a removed scope is kept. Envoy drops a scope immediately and answers 404 on connections of listeners
     /// that still use it, until those listeners are replaced and drained.

@@ -1,4 +1,4 @@
-//! Events of the xDS server.
+//! Events from the xDS server.
 //!
 //! Unread events are coalesced, so a slow receiver neither blocks a stream nor grows without bound: at most a few
 //! events are queued per live client and per resource.
@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 use crate::fleet::Rejection;
 use crate::resource::{FleetId, ResourceType};
 
-/// A connected client: one stream of an Envoy.
+/// A connected client: one stream from an Envoy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientId {
     /// Its fleet.
@@ -22,15 +22,15 @@ pub struct ClientId {
     pub stream: u64,
 }
 
-/// An event between the server and its clients.
+/// An event about a client or a resource.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum XdsEvent {
     /// A client has joined its fleet.
     Connected(ClientId),
     /// A client's stream has ended.
     Disconnected(ClientId),
-    /// A client has acknowledged this revision and all earlier ones, so its traffic is routed accordingly.
-    /// The [`XdsEvent::Rejected`] events of the revision come first. Unreferenced clusters may be removed later.
+    /// A client has acknowledged this revision and all earlier ones, so its traffic is routed accordingly. The
+    /// revision's [`XdsEvent::Rejected`] events come first. Unreferenced clusters may be removed later.
     Acked {
         /// The client.
         client: ClientId,
@@ -59,7 +59,7 @@ pub enum XdsEvent {
     },
 }
 
-/// The subject of an event. An event replaces unread ones with the same subject.
+/// The subject of an event. An event replaces unread events with the same subject.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Subject {
     Connection(u64),
@@ -89,7 +89,7 @@ impl XdsEvent {
         }
     }
 
-    /// Whether this event undoes an earlier, unread one with the same subject.
+    /// Whether this event undoes an earlier, unread event with the same subject.
     fn cancels(&self, earlier: &XdsEvent) -> bool {
         matches!(
             (self, earlier),
@@ -105,7 +105,7 @@ struct Unread {
     by_number: BTreeMap<u64, XdsEvent>,
     by_subject: BTreeMap<Subject, u64>,
     next: u64,
-    /// Resources whose rejection the receiver has read but whose recovery it has not.
+    /// Resources for which the receiver has read the rejection but not the recovery.
     rejected: BTreeSet<Subject>,
 }
 
@@ -158,7 +158,7 @@ impl Queue {
     }
 }
 
-/// Receives the events published after its creation, from [`crate::Registry::events`].
+/// Receives the events published after [`crate::Registry::events`] created it.
 ///
 /// Newer events supersede unread ones: `Acked` supersedes the client's previous `Acked`, `Disconnected` its
 /// `Connected`, and `Recovered` the resource's `Rejected`.
@@ -179,7 +179,7 @@ impl EventReceiver {
         }
     }
 
-    /// The next event, if there is one now.
+    /// The next event, if one is available.
     pub fn try_next(&mut self) -> Option<XdsEvent> {
         self.queue.lock().pop()
     }

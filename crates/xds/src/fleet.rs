@@ -21,9 +21,10 @@ use crate::shrink;
 /// The log keeps this many changes, or two per resource if that is more. A client that falls further behind compares
 /// all resources instead.
 const MIN_LOG: usize = 4096;
-/// Number of epochs whose revision is kept. A client that falls further behind reports progress once it has caught up.
+/// Number of epochs whose revision is kept. A client that falls further behind reports progress only once it has caught
+/// up.
 const REVISIONS: usize = 4096;
-/// Maximum number of bytes kept of a client's error.
+/// Maximum length of a client's error, in bytes; the rest is dropped.
 const MESSAGE_BYTES: usize = 4096;
 
 /// One resource.
@@ -43,7 +44,7 @@ struct Entry {
 /// Which version of a resource to send to a client.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Lookup<'a> {
-    /// This version. The name last changed in this epoch.
+    /// The version to send, and the epoch in which the name last changed.
     Serve(&'a Resource, u64),
     /// The resource exists, but no version of it may be sent to this client, which keeps what it has.
     Keep,
@@ -63,13 +64,13 @@ pub(crate) struct Change {
 #[derive(Debug)]
 pub(crate) struct Fleet {
     id: FleetId,
-    /// Number of updates so far. Nothing is served before the first.
+    /// Number of updates so far. Nothing is served before the first update.
     epoch: u64,
     removed: bool,
     /// Entries are boxed because a third or more of a map's slots are empty.
     tables: [HashMap<Arc<str>, Box<Entry>>; ResourceType::ALL.len()],
     log: VecDeque<Change>,
-    /// The position of the first change in the log since the fleet's creation.
+    /// The position of the log's first change, counted from the fleet's creation.
     log_start: u64,
     /// The revisions of the latest epochs, up to the current one.
     revisions: VecDeque<u64>,
@@ -164,7 +165,7 @@ impl Fleet {
         });
     }
 
-    /// A client has acknowledged this version, or already had it when it connected.
+    /// Records that a client has acknowledged this version, or already had it when it connected.
     pub(crate) fn acked(&mut self, ty: ResourceType, name: &Arc<str>, version: Version) {
         let Some(entry) = self.tables[ty.index()].get_mut(name) else {
             return;
@@ -184,7 +185,7 @@ impl Fleet {
         }
     }
 
-    /// Ends the rejection of a resource, if any.
+    /// Ends a resource's rejection, if any.
     fn recover(&mut self, ty: ResourceType, name: &Arc<str>) {
         if self.rejections.remove(&(ty, Arc::clone(name))).is_some() {
             self.events.push(XdsEvent::Recovered {
@@ -195,7 +196,7 @@ impl Fleet {
         }
     }
 
-    /// A client has rejected this version. Ignored if the version has been replaced since.
+    /// Records that a client has rejected this version; does nothing if the version has been replaced since.
     pub(crate) fn rejected(
         &mut self,
         client: u64,
@@ -317,8 +318,8 @@ impl Fleet {
         self.removed
     }
 
-    /// Whether a listener or route is rejected. If so, clients may still use an older version, whose clusters must
-    /// stay.
+    /// Whether a listener or route is rejected. If so, clients may still use an older version, whose clusters must be
+    /// kept.
     pub(crate) fn has_rejected_traffic(&self) -> bool {
         // Keys are sorted by type, and the types that refer to clusters come last.
         let last = self.rejections.last_key_value();
@@ -338,7 +339,7 @@ impl Fleet {
         }
     }
 
-    /// A client has connected.
+    /// Adds a client that has connected.
     pub(crate) fn join(&mut self, stream: u64, node_id: Arc<str>) {
         let id = self.client_id(stream, &node_id);
         self.events.push(XdsEvent::Connected(id));
@@ -351,8 +352,8 @@ impl Fleet {
         self.clients.insert(stream, client);
     }
 
-    /// A client has disconnected. Its rejections end: the cause may have been its machine, so another client may
-    /// try the versions.
+    /// Removes a client that has disconnected, and its rejections: the cause may have been its machine, so another
+    /// client may try the rejected versions.
     pub(crate) fn leave(&mut self, stream: u64) {
         let mut recovered = Vec::new();
         for (ty, name) in self.rejections.keys() {
@@ -386,7 +387,7 @@ impl Fleet {
         }
     }
 
-    /// A client has acknowledged everything up to this revision.
+    /// Records that a client has acknowledged everything up to this revision.
     pub(crate) fn progressed(&mut self, stream: u64, revision: u64) {
         let Some(client) = self.clients.get_mut(&stream) else {
             return;
@@ -397,7 +398,7 @@ impl Fleet {
         self.events.push(XdsEvent::Acked { client, revision });
     }
 
-    /// A client has not acknowledged its clusters in time.
+    /// Reports that a client has not acknowledged its clusters in time.
     pub(crate) fn warming_timed_out(&mut self, stream: u64) {
         if let Some(client) = self.clients.get(&stream) {
             let id = self.client_id(stream, &client.node_id);

@@ -1,7 +1,7 @@
 //! Finds the resources that a NACK names.
 //!
-//! Envoy applies the valid clusters and listeners of a response and names the invalid ones, each with its own message:
-//! `Error adding/updating cluster(s) NAME: MESSAGE, NAME: MESSAGE`. For the other types it names none, and may have
+//! Envoy applies the valid clusters and listeners in a response and names the invalid ones, each with its own message:
+//! `Error adding/updating cluster(s) NAME: MESSAGE, NAME: MESSAGE`. For other types it doesn't name any, and may have
 //! applied any part of the response. Messages quote user input, which may contain resource names, so only the first
 //! name is reliable.
 
@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use crate::resource::ResourceType;
 
-/// The resources that a NACK names, as indexes into the names of the response. Envoy applied the rest.
+/// The resources that a NACK names, as indexes into the response's names. Envoy applied the other resources.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Blame<'a> {
     /// The resource that is certainly invalid, and why.
@@ -42,7 +42,7 @@ pub(crate) fn blame<'a>(
         .filter_map(|(start, name)| Some((start, *by_name.get(name)?)))
         .filter(|&(_, index)| index != culprit)
         .collect();
-    // The messages of other resources may concern another user's objects.
+    // Messages for other resources may concern another user's objects.
     let end = others.iter().map(|(start, _)| *start).min();
     let own = &list[..end.unwrap_or(list.len())];
     let mut suspects: Vec<usize> = others.into_iter().map(|(_, index)| index).collect();
@@ -55,7 +55,7 @@ pub(crate) fn blame<'a>(
     })
 }
 
-/// The error in the NACK of a response with a single resource.
+/// The error in a NACK for a response with a single resource.
 pub(crate) fn reason<'a>(ty: ResourceType, message: &'a str, name: &str) -> &'a str {
     error_list(ty, message)
         .and_then(|list| message_for(list, name))
@@ -79,7 +79,7 @@ pub(crate) fn without_dump(message: &str) -> Cow<'_, str> {
     Cow::Owned([error.trim_end(), cause].join(" ").trim().to_owned())
 }
 
-/// The `NAME: MESSAGE` list of a NACK, if any.
+/// The `NAME: MESSAGE` list in a NACK, if any.
 fn error_list(ty: ResourceType, message: &str) -> Option<&str> {
     let marker = match ty {
         ResourceType::Cluster => "Error adding/updating cluster(s) ",

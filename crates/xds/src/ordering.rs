@@ -4,13 +4,13 @@
 //! the clusters of that and all earlier epochs are acknowledged. Endpoints and secrets never wait: clusters can't warm
 //! without them.
 //!
-//! Removals go in the reverse order: listeners together with the new ones (which may take over their addresses), then
+//! Removals go in the reverse order: listeners together with new listeners (which may take over their addresses), then
 //! routes, then clusters once all earlier epochs are acknowledged, and finally scopes and anything that only clusters
 //! refer to. Upserts never wait for removals, so there is no deadlock.
 
 use crate::resource::{CLUSTER_REMOVAL_RANK, ResourceType};
 
-/// The oldest incomplete epochs of one type at a client: not sent or not acknowledged. `None` if all are complete.
+/// A client's oldest incomplete epochs (not sent or not acknowledged) for one type. `None` if all are complete.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Watermark {
     pub(crate) upserts: Option<u64>,
@@ -22,7 +22,7 @@ pub(crate) type Watermarks = [Watermark; ResourceType::ALL.len()];
 
 const UNLIMITED: u64 = u64::MAX;
 
-/// Upserts of this type may be sent if their latest change is older than this epoch.
+/// The limit for upserts of this type: they may be sent if their latest change is older than the returned epoch.
 ///
 /// Epochs up to `warming_bypass` no longer wait for clusters.
 pub(crate) fn upsert_limit(ty: ResourceType, watermarks: &Watermarks, warming_bypass: u64) -> u64 {
@@ -32,7 +32,7 @@ pub(crate) fn upsert_limit(ty: ResourceType, watermarks: &Watermarks, warming_by
     }
 }
 
-/// Removals of this type may be sent if they are older than this epoch.
+/// The limit for removals of this type: they may be sent if they are older than the returned epoch.
 pub(crate) fn removal_limit(ty: ResourceType, watermarks: &Watermarks, warming_bypass: u64) -> u64 {
     if ty.removal_rank() == 0 {
         return upsert_limit(ty, watermarks, warming_bypass);
@@ -49,8 +49,8 @@ pub(crate) fn removal_limit(ty: ResourceType, watermarks: &Watermarks, warming_b
     waits_for.flatten().min().unwrap_or(UNLIMITED)
 }
 
-/// All epochs before this one are complete at the client. Pending removals of unreferenced resources don't count: they
-/// don't affect traffic.
+/// The client has completed all epochs before the returned one. Pending removals of unreferenced resources don't count:
+/// they don't affect traffic.
 pub(crate) fn complete_before(watermarks: &Watermarks) -> u64 {
     let incomplete = ResourceType::ALL.into_iter().flat_map(|ty| {
         let oldest = watermarks[ty.index()];

@@ -6,14 +6,14 @@ use std::sync::Arc;
 /// The epochs in which a pending name changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Epochs {
-    /// The first change that the client lacks; zero if it has no version. This epoch is incomplete until the name is
-    /// sent.
+    /// The first change that the client lacks; zero if it doesn't have the resource. This epoch is incomplete until the
+    /// name is sent.
     pub(crate) first: u64,
     /// The latest change.
     pub(crate) last: u64,
 }
 
-/// A set of pending names. Later changes of a pending name merge into it.
+/// A set of pending names. Later changes to a pending name are merged into its entry.
 #[derive(Debug, Default)]
 pub(crate) struct Pending {
     names: HashMap<Arc<str>, Epochs>,

@@ -10,7 +10,8 @@ use prost::bytes::Bytes;
 pub enum ResourceType {
     /// Cluster discovery (CDS).
     Cluster,
-    /// Endpoint discovery (EDS). The endpoints of a cluster have its name, or that in its `eds_cluster_config`.
+    /// Endpoint discovery (EDS). A cluster's endpoints are named after the service name in its `eds_cluster_config`, or
+    /// else after the cluster.
     Endpoint,
     /// Secret discovery (SDS).
     Secret,
@@ -22,7 +23,7 @@ pub enum ResourceType {
     Route,
 }
 
-/// The rank of [`ResourceType::Cluster`] in the order of removals.
+/// The rank of [`ResourceType::Cluster`] in the removal order.
 pub(crate) const CLUSTER_REMOVAL_RANK: u8 = 2;
 
 impl ResourceType {
@@ -76,8 +77,8 @@ impl ResourceType {
         matches!(self, ResourceType::Cluster | ResourceType::Listener)
     }
 
-    /// Whether new content may refer to clusters and therefore waits for their ACK. Secrets don't wait: a cluster that
-    /// uses one isn't warm, and isn't acknowledged, without it.
+    /// Whether new content may refer to clusters and therefore waits for their ACK. Secrets don't wait: without its
+    /// secret, a cluster doesn't warm and isn't acknowledged.
     pub(crate) const fn waits_for_clusters(self) -> bool {
         matches!(
             self,
@@ -85,7 +86,7 @@ impl ResourceType {
         )
     }
 
-    /// Removals of a type wait for those of all types of lower rank.
+    /// Removals of a type wait for the removals of all lower-ranked types.
     pub(crate) const fn removal_rank(self) -> u8 {
         match self {
             ResourceType::Listener => 0,
@@ -121,7 +122,7 @@ impl fmt::Display for ResourceType {
 pub struct Version(u128);
 
 impl Version {
-    /// Stands for an unknown version at a client. Differs from every resource's version (a resource that hashes to zero
+    /// Represents a client's unknown version. Differs from every resource's version (a resource that hashes to zero
     /// would cost one superfluous response).
     pub(crate) const UNKNOWN: Version = Version(0);
 
@@ -219,7 +220,7 @@ impl fmt::Debug for Resource {
     }
 }
 
-/// A fleet: the Envoys with the same configuration, identified by their `node.cluster`.
+/// A fleet: Envoys that share a configuration, identified by their `node.cluster`.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FleetId(Arc<str>);
 
@@ -250,7 +251,7 @@ impl fmt::Debug for FleetId {
 /// A consistent change to a fleet's configuration. The server chooses the order in which clients see its parts.
 #[derive(Debug, Clone, Default)]
 pub struct Update {
-    /// New and changed resources. Unchanged ones cost nothing.
+    /// New and changed resources. Unchanged resources cost nothing.
     pub upserts: Vec<(ResourceType, Resource)>,
     /// Names of removed resources. Removals are applied before `upserts`.
     pub removals: Vec<(ResourceType, Arc<str>)>,

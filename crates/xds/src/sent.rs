@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::resource::ResourceType;
 
-/// The counters of all streams of a registry.
+/// Counters across all of a registry's streams.
 #[derive(Debug, Default)]
 pub(crate) struct SentCounters {
     by_type: [Counter; ResourceType::ALL.len()],

@@ -116,7 +116,7 @@ impl Inner {
         Arc::clone(fleet)
     }
 
-    /// Makes a client a member of a fleet. A client of an unknown fleet waits for the fleet's first update.
+    /// Adds a client to a fleet. A client of an unknown fleet waits for the fleet's first update.
     pub(crate) fn join(
         self: &Arc<Self>,
         id: &FleetId,
@@ -198,7 +198,7 @@ impl Registry {
         shared.with(|state| state.apply(update));
     }
 
-    /// Removes a fleet and ends its streams. Clients that reconnect wait until it is created again.
+    /// Removes a fleet and ends its streams. Reconnecting clients wait until the fleet is created again.
     pub fn remove_fleet(&self, fleet: &FleetId) {
         let removed = self.inner.fleets().by_id.remove(fleet);
         if let Some(shared) = removed {
@@ -229,13 +229,13 @@ impl Registry {
         ids
     }
 
-    /// The clients and rejections of a fleet, if it is known or has waiting clients.
+    /// A fleet's clients and rejections, if the fleet is known or has waiting clients.
     pub fn status(&self, fleet: &FleetId) -> Option<FleetStatus> {
         let shared = self.inner.fleets().by_id.get(fleet).map(Arc::clone)?;
         Some(shared.with(|fleet| fleet.status()))
     }
 
-    /// Serves the connections of `incoming` until `shutdown` completes, then ends all their streams.
+    /// Serves connections from `incoming` until `shutdown` completes, then ends all their streams.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! The delta protocol on one stream: a state machine over all resource types, without IO or clocks.
+//! The delta protocol on one stream: a state machine for all resource types, without IO or clocks.
 //!
 //! In: the client's requests, the fleet and the time. Out: responses, and when to poll again.
 
@@ -52,14 +52,14 @@ pub(crate) struct Session {
     nonces: u64,
     /// Epochs up to this one no longer wait for clusters.
     warming_bypass: u64,
-    /// Until then, or until the client subscribes to listeners, only listeners are removed: a reconnecting client's
-    /// existing listeners may use anything else.
+    /// Until this time, or until the client subscribes to listeners, only listeners are removed: a reconnecting
+    /// client's existing listeners may use any other resource.
     removals_held_until: Option<Instant>,
     /// Set while the client may route with an older version than the fleet's because a listener or route was rejected.
     stale_routing: Option<StaleRouting>,
     /// The latest epoch reported as complete.
     complete: u64,
-    /// The endpoint names of unacknowledged clusters, where they differ from the cluster's name.
+    /// EDS service names by unacknowledged cluster, where they differ from the cluster's own name.
     endpoints: HashMap<Arc<str>, Arc<str>>,
 }
 
@@ -98,7 +98,7 @@ impl Session {
         &mut self.types[ty.index()]
     }
 
-    /// Processes a request. Unsupported types are left unanswered: the protocol has no error for them.
+    /// Processes a request. Unsupported types are left unanswered: the protocol doesn't define an error for them.
     pub(crate) fn request(
         &mut self,
         fleet: &mut Fleet,
@@ -151,8 +151,8 @@ impl Session {
         Ok(())
     }
 
-    /// The next response, if one may be sent now. Call it until it returns `None`: after requests, after changes of the
-    /// fleet, and at [`Session::deadline`].
+    /// The next response, if one may be sent now. After requests, after fleet changes and at [`Session::deadline`],
+    /// call it until it returns `None`.
     pub(crate) fn poll(&mut self, fleet: &mut Fleet, now: Instant) -> Option<Response> {
         self.catch_up(fleet);
         // Nothing is served before the fleet's first update.
@@ -170,7 +170,7 @@ impl Session {
             if response.is_some() {
                 return response;
             }
-            // Examining a name that needed no response may have unblocked others.
+            // Examining a name that didn't need a response may have unblocked other names.
             if self.examined() == examined {
                 break;
             }
@@ -179,7 +179,7 @@ impl Session {
         None
     }
 
-    /// The next response of the first type that has one.
+    /// The next response, for the first type that has one.
     fn next_response(&mut self, fleet: &Fleet, now: Instant) -> Option<Response> {
         let stale_routing = self.has_stale_routing(fleet);
         for ty in ResourceType::ALL {
@@ -226,7 +226,7 @@ impl Session {
                     self.of(ResourceType::Endpoint).require(fleet, endpoints);
                 }
             }
-            // If no listener used scopes before, Envoy has dropped them. If it still has them, it ignores the repeat.
+            // Envoy has dropped its scopes if no listener used them. If it still has them, it ignores the repeat.
             ResourceType::Listener if !response.upserts.is_empty() => {
                 self.of(ResourceType::ScopedRoute).resend_all(fleet);
             }
@@ -314,7 +314,7 @@ impl Session {
         let states = self.types.iter();
         let states = states.filter(|state| state.subscription().started());
         fleet.report(self.client, states.map(TypeState::status));
-        // A client that hasn't subscribed to clusters or listeners yet has no complete epoch.
+        // A client that hasn't subscribed to clusters or listeners yet hasn't completed an epoch.
         let begun = ResourceType::ALL
             .into_iter()
             .all(|ty| self.types[ty.index()].subscribed_if_root() || !fleet.has_any(ty));

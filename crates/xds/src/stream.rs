@@ -21,7 +21,7 @@ impl From<LimitExceeded> for Status {
     }
 }
 
-/// Serves a stream until it ends. If it ends with a status, that is its last item.
+/// Serves a stream until it ends. If it ends with a status, the status is the last item sent.
 pub(crate) async fn serve(
     registry: Arc<Inner>,
     requests: Streaming<DeltaDiscoveryRequest>,
@@ -83,7 +83,7 @@ async fn run(
             let ty = response.ty;
             let response = DeltaResponse::new(response, variants);
             registry.sent.add(ty, response.payload_len());
-            // Waits while the client isn't reading. Changes merge meanwhile.
+            // Waits while the client isn't reading; meanwhile, changes are merged.
             if responses.send(Ok(response)).await.is_err() {
                 return Ok(());
             }
@@ -109,7 +109,7 @@ async fn run(
     }
 }
 
-/// Makes the client a member of the fleet that its first request names. Only the first request contains the node.
+/// Adds the client to the fleet that its first request names. Only the first request contains the node.
 fn join(
     registry: &Arc<Inner>,
     first: &DeltaDiscoveryRequest,

@@ -1,4 +1,4 @@
-//! The subscription of one stream to one type.
+//! One stream's subscription to one type.
 //!
 //! Follows the xDS protocol, "How the client specifies what resources to return": `*` subscribes to all resources, as
 //! does a first request without names for some types. Clients may also subscribe to names, and unsubscribe from them
@@ -12,10 +12,10 @@ use crate::shrink;
 
 const WILDCARD: &str = "*";
 
-/// The subscription of one stream to one type.
+/// One stream's subscription to one type.
 #[derive(Debug, Default)]
 pub(crate) struct Subscription {
-    /// Whether there was a request of this type.
+    /// Whether the client has sent a request for this type.
     started: bool,
     wildcard: bool,
     names: HashSet<Arc<str>>,
@@ -24,17 +24,17 @@ pub(crate) struct Subscription {
 /// The effect of one request.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct SubscriptionChange {
-    /// Whether it was the first request of the type on this stream.
+    /// Whether this was the first request for the type on this stream.
     pub(crate) first: bool,
     pub(crate) wildcard_added: bool,
     pub(crate) wildcard_removed: bool,
-    /// The names it subscribed to, whether or not for the first time: all need a response.
+    /// The names that the request subscribed to, including repeated ones: all need a response.
     pub(crate) subscribed: Vec<Arc<str>>,
     pub(crate) unsubscribed: Vec<Arc<str>>,
 }
 
 impl Subscription {
-    /// Applies the names of a request. `shared` interns a name.
+    /// Applies the names in a request. `shared` interns a name.
     pub(crate) fn request(
         &mut self,
         ty: ResourceType,

@@ -2,7 +2,7 @@
 //!
 //! Server and clients have certificates from the same CAs. Envoy verifies the server's name. A client certificate names
 //! its fleet in a URI ([`sesame_model::FleetId::uri`]); [`authorize`] compares it with the fleet that the client claims
-//! (`node.cluster`), so the key of one fleet gives no access to another.
+//! (`node.cluster`), so one fleet's key doesn't give access to another fleet.
 //!
 //! - `identity`: the server's certificate and CA bundle, replaceable at runtime. [`files`] reads them from a directory.
 //! - `verify`: verification of client certificates.

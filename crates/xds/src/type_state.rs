@@ -1,6 +1,6 @@
 //! One resource type on one stream: its subscription, the client's versions, and pending resources.
 //!
-//! Independent of the other types; no IO. The cost depends on the number of changes, not of resources.
+//! Independent of the other types; no IO. Its cost depends on the number of changes, not on the number of resources.
 
 mod ack;
 mod removals;
@@ -38,14 +38,14 @@ struct InFlight {
     since: Instant,
 }
 
-/// What may be sent now.
+/// Limits on what may be sent now.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SendLimits {
     /// Upserts whose latest change is before this epoch.
     pub(crate) upserts: u64,
     /// Removals before this epoch.
     pub(crate) removals: u64,
-    /// Bytes after which the rest is left for the next response.
+    /// The response size, in bytes, after which the rest is left for the next response.
     pub(crate) bytes: usize,
 }
 
@@ -56,7 +56,7 @@ pub(crate) struct TypeState {
     /// The stream number.
     client: u64,
     subscription: Subscription,
-    /// The versions at the client, assuming that it accepts the response in flight. A NACK corrects them.
+    /// The client's versions, assuming that it accepts the response in flight. A NACK corrects them.
     versions: HashMap<Arc<str>, Version>,
     upserts: Pending,
     pub(crate) removals: Removals,
@@ -64,12 +64,12 @@ pub(crate) struct TypeState {
     missing: BTreeSet<Arc<str>>,
     /// Subscribed names without a resource, already reported.
     reported_missing: HashSet<Arc<str>>,
-    /// Names to send even if the client has their version.
+    /// Names to send even if the client already has their version.
     resend: HashSet<Arc<str>>,
-    /// Names that the client needs for now, with the resource at the time of [`TypeState::require`].
+    /// Names that the client needs for now, each with its resource when [`TypeState::require`] was called.
     required: HashMap<Arc<str>, Option<Resource>>,
-    /// The version of a name that this client last rejected, and the epoch of the name's latest change at that time.
-    /// After another change, even back to the same version, it is sent again.
+    /// By name, the version that this client last rejected, and the epoch of the name's latest change at that time.
+    /// After another change, even back to the same version, the resource is sent again.
     rejected: HashMap<Arc<str>, (Version, u64)>,
     /// A wildcard subscription with nothing to send needs an empty response: Envoy doesn't request listeners until it
     /// has a response for clusters.
@@ -162,7 +162,7 @@ impl TypeState {
         }
     }
 
-    /// Applies the names of a request and, if it is the first, the versions that the client has.
+    /// Applies the names in a request and, if it is the first, the versions that the client has.
     pub(crate) fn on_request(
         &mut self,
         fleet: &mut Fleet,
@@ -245,8 +245,8 @@ impl TypeState {
         shrink::set(&mut self.resend);
     }
 
-    /// Compares all resources with all versions at the client. Costs O(resources); done only for wildcard subscriptions
-    /// and for clients that lag behind the log.
+    /// Compares all resources with all of the client's versions. Costs O(resources); done only for wildcard
+    /// subscriptions and for clients that lag behind the log.
     pub(crate) fn refresh_all(&mut self, fleet: &Fleet) {
         let mut names: Vec<Arc<str>> = self.subscription.names().iter().cloned().collect();
         if self.subscription.wildcard() {
@@ -258,14 +258,14 @@ impl TypeState {
         }
     }
 
-    /// Updates what is pending for a name. `since` is the first epoch that the client may lack; defaults to that of the
-    /// latest change.
+    /// Updates what is pending for a name. `since` is the first epoch that the client may lack; it defaults to the
+    /// epoch of the latest change.
     pub(crate) fn refresh(&mut self, fleet: &Fleet, name: &Arc<str>, since: Option<u64>) {
         self.examined += 1;
         if !fleet.ready() || !self.subscription.covers(name) {
             return;
         }
-        // A name that was already pending still lacks its first epoch.
+        // If the name was already pending, the client still lacks its first epoch.
         let pending = [self.upserts.remove(name), self.removals.remove(name)];
         let pending = pending.into_iter().flatten().map(|epochs| epochs.first);
         let since = pending.chain(since).min();
@@ -296,15 +296,15 @@ impl TypeState {
         }
     }
 
-    /// A required resource is sent as soon as one of its versions may be, even if the client already has it; others only
-    /// if they differ.
+    /// A required resource is sent as soon as any version of it may be sent, even if the client already has that
+    /// version. Other resources are sent only if the versions differ.
     fn resend_if_required(&mut self, name: &Arc<str>) {
         if !self.required.contains_key(name) {
             self.resend.remove(name);
         }
     }
 
-    /// Reports once that a name the client is waiting for has no resource.
+    /// Reports once that a name the client is waiting for doesn't exist.
     fn report_missing(&mut self, name: &Arc<str>) {
         if self.waits_for(name) && !self.reported_missing.contains(name) {
             self.missing.insert(Arc::clone(name));

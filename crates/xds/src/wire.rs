@@ -12,7 +12,7 @@ use tonic_prost::ProstEncoder;
 
 use crate::session::Response;
 
-/// The codec of the delta stream. Unlike `tonic_prost::ProstCodec`, it answers an undecodable request with
+/// The codec for the delta stream. Unlike `tonic_prost::ProstCodec`, it answers an undecodable request with
 /// `INVALID_ARGUMENT`.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct DeltaCodec;

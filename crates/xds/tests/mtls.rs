@@ -85,7 +85,7 @@ impl Running {
         envoy
     }
 
-    /// Connects a client that is refused.
+    /// Connects a client that should be refused, and returns its refusal.
     async fn refused(&mut self, fleet: &str, config: Arc<ClientConfig>) -> Refusal {
         // In TLS 1.3 a client may consider itself connected before it is refused.
         let envoy = FakeEnvoy::builder(fleet, "bad")
@@ -317,7 +317,7 @@ async fn idle_connections_do_not_keep_out_valid_clients() {
     }
     let _served = running.served(good(&ours)).await;
     let displaced = running.identity.refusals().counts()[&RefusalReason::TooManyHandshakes];
-    // All idle connections were accepted before the valid one, and all but the newest displaced.
+    // All idle connections were accepted before the valid one, and all but the newest were displaced.
     assert!(
         displaced >= u64::try_from(1_000 - MAX_HANDSHAKES).unwrap(),
         "{displaced} were displaced"

@@ -169,7 +169,7 @@ async fn a_client_waits_for_its_fleet_and_gets_everything_in_order() {
     running.stop().await;
 }
 
-/// A cluster with the endpoints `c`: `eds_cluster_config { service_name: "c" }`.
+/// A cluster with the EDS service name `c`: `eds_cluster_config { service_name: "c" }`.
 const WITH_ENDPOINTS_OF_C: &[u8] = b"\x1a\x03\x12\x01c";
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 //! Paths of the programs under test.
 //!
-//! Cargo builds the binary of another package with `--workspace`, but not with `-p sesame-tests`, so an existing one
-//! may be outdated.
+//! Cargo builds another package's binary with `--workspace`, but not with `-p sesame-tests`, so an existing binary may
+//! be outdated.
 
 use std::env;
 use std::fs;

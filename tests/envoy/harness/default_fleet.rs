@@ -1,4 +1,4 @@
-//! A Sesame whose default fleet has ports of its own.
+//! A Sesame process whose default fleet uses its own ports.
 
 use std::net::{IpAddr, SocketAddr, TcpListener};
 
@@ -17,25 +17,25 @@ pub(crate) struct DefaultFleet {
 }
 
 impl DefaultFleet {
-    /// Starts it with these objects; waits until the one named `web` of this kind has an address.
+    /// Starts Sesame with these objects and waits until the object of this kind named `web` has an address.
     pub(crate) async fn serving(kind: &str, objects: &str) -> Self {
         Self::start(kind, objects, &[]).await
     }
 
-    /// The same with an Envoy that resolves these names.
+    /// [`serving`](Self::serving) with an Envoy that resolves these names.
     pub(crate) async fn resolving(names: &Names, kind: &str, objects: &str) -> Self {
         let envoy = names.envoy();
         let envoy = envoy.to_str().expect("a readable path");
         Self::start(kind, objects, &["--envoy", envoy]).await
     }
 
-    /// The response to a request without TLS.
+    /// Sends a request without TLS.
     pub(crate) async fn send(&self, request: &Request) -> Response {
         let response = Connect::plain().send(self.http, request).await;
         response.expect("a response")
     }
 
-    /// The same with these arguments of `sesame local`.
+    /// [`serving`](Self::serving) with additional arguments for `sesame local`.
     pub(crate) async fn start(kind: &str, objects: &str, arguments: &[&str]) -> Self {
         let offset = free_offset();
         let folder = Folder::new(&[("all.yaml", objects.to_owned())]);
@@ -59,7 +59,7 @@ impl DefaultFleet {
     }
 }
 
-/// An offset at which the ports for HTTP and HTTPS are free.
+/// A port offset for which the HTTP and HTTPS ports are free.
 fn free_offset() -> u16 {
     loop {
         let any = TcpListener::bind((IpAddr::from([127, 0, 0, 1]), 0)).expect("a free port");

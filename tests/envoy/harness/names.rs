@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 use super::{Folder, Sesame, binary};
 
-/// A DNS server, and an Envoy that uses it instead of the machine's.
+/// A DNS server, and an Envoy that uses it instead of the machine's resolver.
 pub(crate) struct Names {
     /// The server.
     pub(crate) dns: Dns,

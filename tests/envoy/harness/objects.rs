@@ -9,7 +9,7 @@ use sesame_testkit::certs::Identity;
 /// The fields of a plain listener.
 pub(crate) const HTTP: &str = "name: http, protocol: HTTP, port: 8080";
 
-/// A Gateway with an address. Each listener is given as its fields: `name: http, protocol: HTTP, port: 8080`.
+/// A Gateway with an address. A listener is the text of its fields: `name: http, protocol: HTTP, port: 8080`.
 pub(crate) fn gateway(name: &str, ip: IpAddr, listeners: &[impl AsRef<str>]) -> String {
     let mut text = format!(
         "apiVersion: gateway.networking.k8s.io/v1\nkind: Gateway\nmetadata: {{name: {name}}}\nspec:\n  \
@@ -56,7 +56,8 @@ pub(crate) fn https(listener: Https<'_>) -> String {
     )
 }
 
-/// An HTTPRoute. A parent is given as its name and further fields, `web, sectionName: http`; a rule as its fields.
+/// An HTTPRoute. A parent is its name plus any other fields, such as `web, sectionName: http`; a rule is the text of
+/// its fields.
 pub(crate) fn route(
     name: &str,
     parents: &[&str],
@@ -158,7 +159,7 @@ pub(crate) fn service(name: &str, addresses: &[SocketAddr]) -> String {
     text
 }
 
-/// A backend on any free port, and a Service for it with the same name.
+/// Starts a backend on a free port. Also returns a Service for it, with the same name.
 pub(crate) async fn backend(name: &str) -> (Backend, String) {
     let any = SocketAddr::from(([127, 0, 0, 1], 0));
     let backend = Backend::start(name, any).await.expect("a backend");
@@ -166,7 +167,7 @@ pub(crate) async fn backend(name: &str) -> (Backend, String) {
     (backend, text)
 }
 
-/// Several backends and their objects.
+/// Starts several backends. Also returns their objects.
 pub(crate) async fn backends(names: &[&str]) -> (Vec<Backend>, String) {
     let mut all = (Vec::new(), String::new());
     for name in names {

@@ -31,7 +31,7 @@ pub(crate) async fn eventually<T>(what: &str, mut check: impl AsyncFnMut() -> Re
 
 /// A request with a summary of its response.
 pub(crate) trait Summary {
-    /// The name of the backend that responded with 200, or another status, or `no response`.
+    /// Sends the request. Returns the backend's name if it responded with 200, otherwise the status, or `no response`.
     async fn of(&self, address: SocketAddr) -> String;
 }
 
@@ -61,7 +61,7 @@ fn summary(response: Result<Response>) -> String {
 /// Sends plain requests, each on a separate connection. A case is a host, a path and the expected summary.
 ///
 /// # Panics
-/// If any response is not as expected; lists all that aren't.
+/// If any response is unexpected; lists all unexpected ones.
 pub(crate) async fn check(address: SocketAddr, cases: &[(&str, &str, &str)]) {
     let cases = cases
         .iter()
@@ -102,7 +102,7 @@ pub(crate) fn has_certificate(connection: &Connection, name: &str) -> bool {
         .certificate()
         .expect("a TLS server sends a certificate");
     let length = u8::try_from(name.len()).expect("a short name");
-    // A dNSName of a SubjectAltName: context tag 2, length, text.
+    // A dNSName in a SubjectAltName: context tag 2, length, text.
     let encoded = [&[0x82, length], name.as_bytes()].concat();
     certificate
         .windows(encoded.len())

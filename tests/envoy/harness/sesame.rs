@@ -26,7 +26,7 @@ pub(crate) struct Sesame {
     pid: u32,
     folder: Folder,
     admin: SocketAddr,
-    /// Default address of its Gateways.
+    /// Default address for its Gateways.
     pub(crate) ip: IpAddr,
     output: Arc<Mutex<Output>>,
 }
@@ -50,7 +50,7 @@ pub(crate) struct Condition {
 }
 
 impl Sesame {
-    /// Starts it with the files that `files` returns for its address; waits until it responds and every Gateway is
+    /// Starts Sesame with the files that `files` returns for its address; waits until it responds and every Gateway is
     /// programmed.
     pub(crate) async fn serving(files: impl FnOnce(IpAddr) -> Vec<(&'static str, String)>) -> Self {
         let ip = new_ip();
@@ -59,13 +59,13 @@ impl Sesame {
         sesame
     }
 
-    /// Starts it with the Gateway `web` with these listeners, plus these objects, all in the file `all.yaml`.
+    /// Starts Sesame with a Gateway `web` that has these listeners, plus these objects, all in the file `all.yaml`.
     pub(crate) async fn with_gateway(listeners: &[impl AsRef<str>], objects: &str) -> Self {
         Self::serving(|ip| vec![("all.yaml", gateway("web", ip, listeners) + objects)]).await
     }
 
-    /// Starts it with a plain Gateway, these objects, and the HTTPRoute `a` with these rules for a.example.com; waits
-    /// until the Gateway listens.
+    /// Starts Sesame with a plain Gateway, these objects, and the HTTPRoute `a` with these rules for a.example.com;
+    /// waits until the Gateway listens.
     pub(crate) async fn with_rules(objects: &str, rules: &[impl AsRef<str>]) -> Self {
         let route = route("a", &["web"], &["a.example.com"], rules);
         let sesame = Self::with_gateway(&[HTTP], &(objects.to_owned() + &route)).await;
@@ -73,7 +73,7 @@ impl Sesame {
         sesame
     }
 
-    /// Starts it with additional arguments and waits until it responds.
+    /// Starts Sesame with additional arguments and waits until it responds.
     pub(crate) async fn start(ip: IpAddr, folder: Folder, arguments: &[&str]) -> Self {
         let path = folder.path();
         let path = path.to_str().expect("a readable path");
@@ -105,7 +105,7 @@ impl Sesame {
             .spawn()
             .expect("Sesame can be started");
         let mut input = child.stdin.take().expect("standard input is piped");
-        // The test notices if Sesame exits before reading all of it.
+        // Errors are ignored: the test notices if Sesame exits before reading all of its input.
         let _ = input.write_all(stdin.as_bytes());
         drop(input);
         let output = Arc::new(Mutex::new(Output::default()));
@@ -138,18 +138,18 @@ impl Sesame {
         &self.folder
     }
 
-    /// Its address with this port.
+    /// Its address and this port.
     pub(crate) fn at(&self, port: u16) -> SocketAddr {
         SocketAddr::new(self.ip, port)
     }
 
-    /// A plain connection to the Gateway on port 8080.
+    /// Opens a plain connection to the Gateway on port 8080.
     pub(crate) async fn open(&self) -> Connection {
         let opened = Connect::plain().open(self.at(8080)).await;
         opened.expect("the gateway listens")
     }
 
-    /// The response of the Gateway on port 8080 to a plain request.
+    /// Sends a plain request to the Gateway on port 8080.
     pub(crate) async fn send(&self, request: &Request) -> Response {
         let response = Connect::plain().send(self.at(8080), request).await;
         response.expect("a response")
@@ -193,7 +193,7 @@ impl Sesame {
         .await;
     }
 
-    /// A page of its admin server as JSON.
+    /// Fetches a page from its admin server, as JSON.
     pub(crate) async fn page(&self, path: &str) -> Result<Value> {
         let response = send(self.admin, &Request::get("localhost", path)).await?;
         ensure!(
@@ -276,7 +276,7 @@ impl Sesame {
         .await
     }
 
-    /// Waits for the change of an object, such as `Secret/default/s`, skipping the first `from` events.
+    /// Waits for a change to an object, such as `Secret/default/s`, skipping the first `from` events.
     pub(crate) async fn changed(&self, object: &str, from: usize) -> Value {
         let changed = json!({"object": object, "change": "changed"});
         self.event(&format!("a change of {object}"), from, |event| {

@@ -13,7 +13,7 @@ const APPLIED: Duration = Duration::from_secs(5);
 
 /// A client that keeps its last connection.
 pub(super) struct Client {
-    /// With TLS: the server name is the host.
+    /// Whether to use TLS, with the host as the server name.
     pub(super) tls: bool,
     address: SocketAddr,
     /// The connection, and the host that it was opened for, which matters only with TLS.

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-/// The Secret of all valid certificates.
+/// The Secret that holds the certificate of every valid object.
 pub(super) const SECRET: &str = "certificate";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -20,7 +20,7 @@ pub(super) enum Kind {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Object {
     pub(super) kind: Kind,
-    /// Part of its name. There are no creation times, so names decide between objects of a kind.
+    /// Part of the object's name. Objects lack creation times, so names determine precedence within a kind.
     pub(super) number: usize,
     pub(super) host: &'static str,
     /// For HTTPProxies and Ingresses.
@@ -148,7 +148,7 @@ fn with_tls(objects: &BTreeSet<Object>, host: &str, path: &str) -> Answer {
     found.map_or(Answer::Nothing, |(_, rule)| Answer::Backend(rule.backend))
 }
 
-/// Whether connections for exactly this host, or this wildcard, are served.
+/// How TLS connections for exactly this host, or this wildcard, are served.
 fn listener(objects: &BTreeSet<Object>, domain: &str) -> Tls {
     match owner(objects, domain).map_or(Tls::None, |proxy| proxy.tls) {
         Tls::None if has_certificate(objects, domain) => Tls::Valid,
@@ -163,7 +163,7 @@ fn has_certificate(objects: &BTreeSet<Object>, domain: &str) -> bool {
     })
 }
 
-/// The HTTPProxy of a host: the first one.
+/// The HTTPProxy that owns a host: the first for it.
 fn owner<'a>(objects: &'a BTreeSet<Object>, domain: &str) -> Option<&'a Object> {
     let proxies = objects
         .iter()

@@ -26,7 +26,7 @@ pub(super) fn transport_socket(
     }
 }
 
-/// The name of a secret, and its source unless it is the usual one.
+/// A secret's name, and its source unless that is the usual one.
 fn sds(secret: Value, constants: &mut Constants) -> Vec<Node> {
     let mut secret = Fields::of(secret);
     let name = Node::text(secret.text("name"));
@@ -37,7 +37,7 @@ fn sds(secret: Value, constants: &mut Constants) -> Vec<Node> {
     }
 }
 
-/// The CAs of clients, whether certificates are required, and other settings.
+/// Client validation: CAs, whether certificates are required, and other settings.
 fn clients(config: &mut Value, constants: &mut Constants) -> Option<Node> {
     const SECRET: &str = "validation_context_sds_secret_config";
     let config = config.as_object_mut()?;

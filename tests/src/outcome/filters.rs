@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::{Constants, Fields};
 use crate::yaml::Node;
 
-/// The filters that only checked hosts enable.
+/// The filters that are enabled only on hosts with checks.
 const OF_CHECKED_HOSTS: [&str; 6] = [
     "auth.route",
     "cookies.changes",
@@ -15,7 +15,7 @@ const OF_CHECKED_HOSTS: [&str; 6] = [
     "rate.global",
 ];
 
-/// The filters of a route by name.
+/// A route's filters by name.
 pub(super) fn of_route(filters: Value, constants: &mut Constants) -> Vec<(String, Node)> {
     let filters = Fields::of(filters).0.into_iter();
     filters
@@ -26,7 +26,7 @@ pub(super) fn of_route(filters: Value, constants: &mut Constants) -> Vec<(String
         .collect()
 }
 
-/// The filters of a host by name.
+/// A host's filters by name.
 pub(super) fn of_host(filters: Value, constants: &mut Constants) -> Vec<(String, Node)> {
     let mut fields = Fields::of(filters);
     let enabled = fields.take_all(&OF_CHECKED_HOSTS);
@@ -37,7 +37,7 @@ pub(super) fn of_host(filters: Value, constants: &mut Constants) -> Vec<(String,
     out
 }
 
-/// A filter, or the list of those that it runs.
+/// A filter, or the list of filters that it runs.
 fn filter(mut config: Value, constants: &mut Constants) -> Node {
     let chain = "/matcher/on_no_match/action/typed_config/filter_chain/typed_config";
     match config.pointer_mut(chain).map(Value::take) {

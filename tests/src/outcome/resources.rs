@@ -47,7 +47,7 @@ fn fleet_of(
         "routes",
         routes::all(&own.routes, &theirs.routes, constants),
     );
-    // Clusters of shared Services without policies are omitted even if no shared route uses them.
+    // Clusters for shared Services without policies are omitted even if no shared route uses them.
     let endpoints = |cluster: &str| {
         own.endpoints
             .iter()
@@ -96,7 +96,7 @@ impl Outcome {
     }
 }
 
-/// The name of a cluster's endpoints.
+/// A cluster's EDS service name.
 fn service(cluster: &Value) -> &str {
     let name = cluster["eds_cluster_config"]["service_name"].as_str();
     name.or(cluster["name"].as_str()).unwrap_or_default()

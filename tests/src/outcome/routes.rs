@@ -84,7 +84,8 @@ fn virtual_host(host: Value, constants: &mut Constants) -> (String, Node) {
     (name, Node::Map(out))
 }
 
-/// The listener whose requests pass this route, and whether those of the fallback certificate do too: all others get 421.
+/// If this route answers other listeners' requests with 421: the listener that it exempts, and whether it also exempts
+/// connections with the fallback certificate.
 fn listener(route: &Value) -> Option<(String, bool)> {
     let exact = "/match/headers/0/string_match/exact";
     let listener = route.pointer(exact)?.as_str()?.to_owned();
@@ -254,7 +255,7 @@ fn forward(action: Value, constants: &mut Constants) -> Node {
     Node::Map(out)
 }
 
-/// `set`, `add` and `remove` of one direction.
+/// `set`, `add` and `remove` for one direction.
 fn headers(fields: &mut Fields, direction: &str, out: &mut Vec<(String, Node)>) {
     let mut changes = Vec::new();
     let mut by_action: Vec<(&str, Vec<(String, Node)>)> = vec![("set", vec![]), ("add", vec![])];

@@ -32,7 +32,7 @@ pub(super) fn all(whole: &Outcome, shared: &Outcome, constants: &mut Constants) 
     Node::Map(out)
 }
 
-/// A shared Gateway counts as unchanged whichever routes a case attaches to it.
+/// The status without route counts, so that a shared Gateway is unchanged whichever routes a case attaches to it.
 fn without_counts(status: &Value) -> Value {
     let mut status = status.clone();
     for listener in status

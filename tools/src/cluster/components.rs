@@ -103,7 +103,7 @@ impl Here<'_> {
             &[
                 ("name", "node"),
                 ("data-dir", &text(self.layout.home().join("etcd"))),
-                // The data is as temporary as the cluster.
+                // The data doesn't outlive the cluster.
                 ("unsafe-no-fsync", "true"),
                 ("listen-client-urls", clients),
                 ("advertise-client-urls", clients),

@@ -14,7 +14,7 @@ use super::layout::Layout;
 use super::{mounts, process};
 use crate::progress::Step;
 
-/// Time limit of each step.
+/// Time limit for each step.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 const PAUSE: Duration = Duration::from_millis(20);
@@ -30,7 +30,7 @@ pub(super) fn down(layout: &Layout) -> Result<bool> {
     step.done();
     drop(alone);
     if let Some(shelf) = layout.home().parent() {
-        // Fails if it contains other clusters.
+        // Fails if the folder contains other clusters.
         let _ = fs::remove_dir(shelf);
     }
     Ok(true)

@@ -1,7 +1,7 @@
 //! The node's mounts and cgroups.
 //!
 //! In: the cluster's layout. Out: mounts in the node's mount namespace, which disappear with its last process; cgroups.
-//! It must not change the host's mounts. Raises the host's limit of inotify instances.
+//! It must not change the host's mounts. Raises the host's limit on inotify instances.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -29,7 +29,7 @@ const SETTINGS: &[(&str, &str)] = &[
 /// run as the same user.
 const INOTIFY_INSTANCES: (&str, u32) = ("/proc/sys/fs/inotify/max_user_instances", 1024);
 
-/// Raises the host's limit of inotify instances if it is too low for a node.
+/// Raises the host's limit on inotify instances if it is too low for a node.
 fn raise_inotify_limit() -> Result<()> {
     let (path, needed) = INOTIFY_INSTANCES;
     let limit = fs::read_to_string(path).with_context(|| format!("cannot read {path}"))?;
@@ -137,7 +137,7 @@ fn groups(name: &str) -> Result<Vec<PathBuf>> {
     let mut groups = Vec::new();
     for entry in fs::read_dir(root).context("no cgroups are mounted")? {
         let hierarchy = entry?.path();
-        // Some have a second name, which is a symbolic link.
+        // Some hierarchies have a second name, which is a symbolic link.
         if !hierarchy.is_symlink() && hierarchy.join("cgroup.procs").exists() {
             groups.push(hierarchy.join(name));
         }

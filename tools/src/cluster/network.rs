@@ -59,7 +59,7 @@ fn ip(args: &[&str]) -> Result<()> {
 }
 
 fn run(command: &mut Command) -> Result<()> {
-    // PATH may lack the folders of admin programs.
+    // PATH may lack the folders with admin programs.
     let path = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/sbin";
     let output = command
         .env("PATH", path)

@@ -87,7 +87,7 @@ pub(super) fn run(layout: &Layout, programs: &Path) -> Result<()> {
 }
 
 fn init_process(layout: &Layout, programs: &Path) -> Result<()> {
-    // Not earlier: the parent looks up our PID in the host's /proc.
+    // Must not happen earlier: the parent looks up our PID in the host's /proc.
     unshare(CloneFlags::CLONE_NEWNS).context("cannot create a mount namespace")?;
     nix::unistd::sethostname(layout.name()).context("cannot set the hostname")?;
     mounts::make(layout).context("cannot set up the node's mounts")?;
@@ -117,7 +117,7 @@ struct Node<'a> {
 struct Supervised {
     component: Component,
     process: Option<Child>,
-    /// The earliest time of the next start.
+    /// The earliest time at which it may be restarted.
     not_before: Instant,
 }
 

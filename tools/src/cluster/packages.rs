@@ -11,7 +11,7 @@ use anyhow::{Result, bail, ensure};
 use crate::progress::Step;
 use crate::wheel::last_lines;
 
-/// A file of a Debian package.
+/// A file in a Debian package.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Need {
     /// A program in `PATH`, or an absolute path.

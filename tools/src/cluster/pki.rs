@@ -1,4 +1,4 @@
-//! Certificates, keys and kubeconfigs of a cluster, generated on each start.
+//! Certificates, keys and kubeconfigs for a cluster, generated on each start.
 //!
 //! In: the API server's address and the node's name. Out: files; secret ones are readable only by their owner.
 

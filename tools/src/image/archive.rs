@@ -82,8 +82,8 @@ impl Image {
         let digest = manifest["digest"].as_str().unwrap_or_default().to_owned();
         let named = self.names.iter().map(|name| {
             let mut entry = manifest.clone();
-            // containerd reads the first; other tools read the second, which is in the specification and contains only
-            // the tag.
+            // containerd reads the first annotation. Other tools read the second, which is in the specification and
+            // contains only the tag.
             entry["annotations"] = json!({
                 "io.containerd.image.name": name,
                 "org.opencontainers.image.ref.name": tag(name),

@@ -15,7 +15,7 @@ use super::tree::Tree;
 /// Sesame's version and image tag.
 pub const SESAME_VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// The registry of published images.
+/// The registry for published images.
 const REGISTRY: &str = "ghcr.io/projectsesame";
 
 /// The images' user: the conventional UID and GID of `nonroot`.

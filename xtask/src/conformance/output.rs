@@ -1,7 +1,7 @@
 //! Parses the suite's output while it runs.
 //!
-//! In: timestamped lines. Out: results of tests with their times and output. `go test` prints a test's name before its
-//! lines, but results of subtests only at the end; the suite's program adds a line for each result.
+//! In: timestamped lines. Out: test results with durations and output. `go test` prints a test's name before its lines,
+//! but the results of subtests only at the end; the suite's program adds a line for each result.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,7 +14,7 @@ const ROOT: &str = "TestConformance";
 /// Prefix of a result line.
 const RESULT: &str = "=== RESULT ";
 
-/// Maximum output kept per test, in bytes, from its start.
+/// Maximum output kept per test, in bytes; later output is dropped.
 const KEPT: usize = 4 << 20;
 
 /// The result of a test.
@@ -50,14 +50,14 @@ struct Running {
     lines: String,
 }
 
-/// The state of the parser.
+/// The parser's state.
 #[derive(Default)]
 pub(crate) struct Reader {
-    /// The test of the current lines; `None` during setup and cleanup.
+    /// The test to which the current lines belong; `None` during setup and cleanup.
     current: Option<String>,
     running: BTreeMap<String, Running>,
     ended: Vec<Ended>,
-    /// Lines that belong to no test.
+    /// Lines outside of tests.
     setup: String,
 }
 
@@ -78,7 +78,7 @@ impl Reader {
         None
     }
 
-    /// Parses a line with the name of the test that the following lines belong to.
+    /// Parses a line that names the test to which the following lines belong.
     fn turn(&mut self, at: Duration, what: &str, name: &str) {
         let Some(below) = name.strip_prefix(ROOT) else {
             return;

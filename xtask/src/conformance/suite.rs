@@ -89,7 +89,7 @@ pub(crate) fn obtain() -> Result<Suite> {
     Ok(Suite { home })
 }
 
-/// Builds a package of a module.
+/// Builds a package in a module.
 pub(crate) fn build(
     go: &Go,
     module: &Path,

@@ -14,7 +14,7 @@ use sesame_tools::go;
 use sesame_tools::progress::Step;
 use sesame_tools::wheel::{self, hex, last_lines};
 
-/// The package of Helm's command.
+/// Import path of Helm's main package.
 const PACKAGE: &str = "helm.sh/helm/v4/cmd/helm";
 
 /// Returns Helm's path, building it unless it exists.
@@ -56,7 +56,7 @@ pub(super) fn built() -> Result<Option<PathBuf>> {
     Ok(path.exists().then_some(path))
 }
 
-/// Path in the cache folder, which contains a hash of the module.
+/// Path of the binary in the cache folder. It contains a hash of the module.
 fn path() -> Result<PathBuf> {
     let mut hasher = Sha256::new();
     hasher.update(go::VERSION);

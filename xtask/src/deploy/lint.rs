@@ -36,7 +36,7 @@ const POD: &[(&str, &str)] = &[
     ("/seccompProfile/type", r#""RuntimeDefault""#),
 ];
 
-/// All problems.
+/// Finds all problems.
 pub(super) fn problems(objects: &[Value]) -> Vec<String> {
     let mut problems = doubles(objects);
     problems.extend(rights(objects));

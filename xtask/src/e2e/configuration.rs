@@ -32,7 +32,7 @@ const QUIET: Duration = Duration::from_secs(5);
 /// Changes: valid ones, and those that the API server accepts but Sesame can't apply.
 const CHANGES: u16 = 100;
 
-/// A value of a Deployment's `revisionHistoryLimit` that Sesame doesn't set.
+/// A `revisionHistoryLimit` for a Deployment that Sesame wouldn't set.
 const EDITED: u32 = 7;
 
 /// Runs the test.
@@ -57,7 +57,7 @@ pub(super) fn configuration(scene: &Scene) -> Result<String> {
     let unmanaged = unmanaged(scene)?;
     ensure!(self::pods(scene)? == pods, "Sesame has restarted");
 
-    // The manifests have no configuration.
+    // The manifests don't use a configuration.
     install::manifests(&scene.cluster)?;
     install::ready(&scene.cluster)?;
     let tally = load.stop()?;
@@ -68,7 +68,7 @@ pub(super) fn configuration(scene: &Scene) -> Result<String> {
     Ok(format!("{ports}; {count} changes; {unmanaged}; {tally}"))
 }
 
-/// Applies a configuration with these sections beside the usual ones.
+/// Applies a configuration with these sections in addition to the usual ones.
 fn apply(scene: &Scene, sections: Value) -> Result<()> {
     let mut spec = json!({
         "gateway": { "controllerName": "projectsesame.io/gateway-controller" },
@@ -180,7 +180,7 @@ fn moved_ports(scene: &Scene) -> Result<String> {
     Ok("ports moved to 8081 and 8444 and back".to_owned())
 }
 
-/// Valid and invalid changes in turn, each observed by the status.
+/// Makes valid and invalid changes in turn, and checks that the status observes each.
 fn changed(scene: &Scene) -> Result<u16> {
     for change in 0..CHANGES {
         let class = format!("class-{change}");

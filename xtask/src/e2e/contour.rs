@@ -74,7 +74,7 @@ pub(super) fn contour(scene: &Scene) -> Result<String> {
     delete(scene, GROUPS.0)?;
     served(scene, ours)?;
 
-    // Back: Contour's objects, then Contour, then the requests.
+    // Move back: Contour's objects first, then Contour, then the requests.
     sesame(scene, "read")?;
     convert(scene, GROUPS.1, GROUPS.0)?;
     scale(scene, 1)?;
@@ -85,7 +85,7 @@ pub(super) fn contour(scene: &Scene) -> Result<String> {
     delete(scene, GROUPS.1)?;
     sleep(BOTH);
     tallies.push(on_sesame.stop().context("on Sesame")?);
-    // The manifests don't read Contour's objects.
+    // With the plain manifests, Sesame doesn't read Contour's objects.
     install::manifests(&scene.cluster)?;
     tallies.push(on_contour.stop().context("after the return")?);
 
@@ -188,7 +188,7 @@ fn scale(scene: &Scene, replicas: usize) -> Result<()> {
     Ok(())
 }
 
-/// Copies all objects of a group to another group.
+/// Copies all objects in a group to another group.
 fn convert(scene: &Scene, from: &str, to: &str) -> Result<()> {
     let kinds = KINDS.map(|kind| format!("{kind}.{from}"));
     let objects = scene.list(&["-n", shop::NAMESPACE, &kinds.join(",")])?;
@@ -209,14 +209,14 @@ fn convert(scene: &Scene, from: &str, to: &str) -> Result<()> {
     scene.apply(&copies)
 }
 
-/// Deletes all objects of a group.
+/// Deletes all objects in a group.
 fn delete(scene: &Scene, group: &str) -> Result<()> {
     let kinds = KINDS.map(|kind| format!("{kind}.{group}")).join(",");
     scene.kubectl(&["-n", shop::NAMESPACE, "delete", "--all", &kinds])?;
     Ok(())
 }
 
-/// The address of a Service, once it has one.
+/// Waits until a Service has an address, and returns the address.
 pub(super) fn address(scene: &Scene, namespace: &str, service: &str) -> Result<IpAddr> {
     let look = || load_balancer(&scene.get(&["-n", namespace, "service", service])?);
     until(&format!("{service} has an address"), DONE, look).map(|(address, _)| address)
@@ -228,7 +228,7 @@ fn load_balancer(object: &Value) -> Result<IpAddr> {
     Ok(address.parse()?)
 }
 
-/// Waits until the HTTPProxies of a group are valid, and the root and the Ingress have this address.
+/// Waits until the HTTPProxies in a group are valid, and the root and the Ingress have this address.
 fn addressed(scene: &Scene, group: &str, address: IpAddr) -> Result<()> {
     let what = format!("statuses of {group} have address {address}");
     until(&what, DONE, || {

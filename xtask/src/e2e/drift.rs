@@ -18,7 +18,8 @@ const BACK: Duration = Duration::from_secs(60);
 
 /// Edits: resource, changed field, merge patch. `NAME` is replaced by the object's name.
 const EDITS: &[(&str, &str, &str)] = &[
-    // First, while no Envoy starts: one that starts with this bootstrap runs until its liveness probe fails.
+    // Must be first, when all Envoys have started: an Envoy that starts with this bootstrap runs until its liveness
+    // probe fails.
     (
         "configmaps",
         "/data/bootstrap.json",

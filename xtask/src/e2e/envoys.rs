@@ -69,7 +69,7 @@ pub(super) fn envoys(scene: &Scene) -> Result<String> {
     Ok(format!("{tally}; {}", times.join(", ")))
 }
 
-/// Settings of Envoys.
+/// Settings for Envoys.
 fn configuration(envoy: Value) -> Value {
     json!({
         "apiVersion": "projectsesame.io/v1alpha1",

@@ -25,7 +25,7 @@ const DONE: Duration = Duration::from_secs(90);
 /// The policy that forbids replacing the standard channel with the experimental one.
 const SAFE_UPGRADES: &str = "safe-upgrades.gateway.networking.k8s.io";
 
-/// How long the API server enforces a deleted policy.
+/// How long the API server keeps enforcing a deleted policy.
 const POLICY_CACHED: Duration = Duration::from_secs(2);
 
 /// Runs the test.
@@ -122,7 +122,7 @@ fn external(scene: &Scene) -> Result<()> {
     Ok(())
 }
 
-/// Pods that an XBackend selects get requests. Its Service is restored after an edit, and removed with it.
+/// Pods that an XBackend selects get requests. Its Service is restored after an edit, and removed with the XBackend.
 fn pods(scene: &Scene) -> Result<()> {
     let group = "gateway.networking.x-k8s.io";
     let mut route = shop::route(NAME, NAME, "3");
@@ -165,7 +165,7 @@ fn pods(scene: &Scene) -> Result<()> {
     Ok(())
 }
 
-/// A policy for the Service of the shop is accepted.
+/// A policy for the shop's Service is accepted.
 fn traffic(scene: &Scene) -> Result<()> {
     scene.apply(&[json!({
         "apiVersion": "gateway.networking.x-k8s.io/v1alpha1",
@@ -184,7 +184,7 @@ fn traffic(scene: &Scene) -> Result<()> {
     Ok(())
 }
 
-/// A port is assigned to a listener of an XListenerSet, and the listener serves on it.
+/// A port is assigned to a listener in an XListenerSet, and the listener serves on that port.
 fn assigned_port(scene: &Scene) -> Result<()> {
     let group = "gateway.networking.x-k8s.io";
     let set = json!({
@@ -216,7 +216,7 @@ fn assigned_port(scene: &Scene) -> Result<()> {
     Ok(())
 }
 
-/// A policy for the Gateway of the shop is accepted.
+/// A policy for the shop's Gateway is accepted.
 fn telemetry(scene: &Scene) -> Result<()> {
     scene.apply(&[json!({
         "apiVersion": "gateway.networking.x-k8s.io/v1alpha1",

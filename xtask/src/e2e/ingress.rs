@@ -21,7 +21,7 @@ const INGRESS: &str = "docs";
 const SECRET: &str = "docs-example-com";
 const INGRESS_HOST: &str = "docs.example.com";
 
-/// The HTTPProxies of the example, by namespace and name, and the hosts of the two roots.
+/// The example's HTTPProxies, by namespace and name, and the hosts of the two roots.
 const EXAMPLE: [(&str, &str); 4] = [
     ("www", "www"),
     (shop::NAMESPACE, "shop"),
@@ -108,7 +108,7 @@ pub(super) fn ingress(scene: &Scene) -> Result<String> {
 fn forwarded(fleet: &Fleet<'_>) -> Result<()> {
     let other = ["--header", &format!("Host: {INGRESS_HOST}")];
     fleet.serves_with(&other, TCP_HOST, "/", 200, "blog")?;
-    // The same header in a connection that is not forwarded.
+    // The same header on a connection that isn't forwarded.
     fleet.serves_with(&other, ROOT_HOST, "/blog/a", 421, "")?;
     // No object has a certificate for this host: the API server presents its own, and requires credentials.
     fleet.serves_with(&other, PASSTHROUGH_HOST, "/version", 401, "Unauthorized")?;
@@ -224,7 +224,7 @@ fn passthrough() -> Value {
     })
 }
 
-/// A Secret with the certificate of the quickstart.
+/// A Secret with the quickstart's certificate.
 pub(super) fn secret(name: &str) -> Result<Value> {
     let path = cargo::root().join("examples/quickstart/certificate.yaml");
     let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
@@ -329,7 +329,7 @@ impl Fleet<'_> {
         .map(drop)
     }
 
-    /// The status and body of the response to a TLS request from the cluster's network; without a response, the status is 0.
+    /// Sends a TLS request from the cluster's network. Returns the status and body; the status is 0 without a response.
     fn request(&self, arguments: &[&str], host: &str, path: &str) -> Result<(u16, String)> {
         let mut curl = self.scene.cluster.command(Path::new("curl"));
         curl.args(["--silent", "--insecure", "--max-time", "10"])

@@ -73,7 +73,7 @@ pub(super) fn ensure_installed(scene: &Scene) -> Result<()> {
     }
 }
 
-/// Updates the Sesame from a previous run to the current image.
+/// Updates a previous run's Sesame to the current image.
 pub(super) fn renew(scene: &Scene) -> Result<()> {
     match is_installed(scene)? {
         true => install::manifests(&scene.cluster),

@@ -16,13 +16,13 @@ use tokio::time::sleep;
 
 use super::network::{Connection, Network, Request, Response};
 
-/// Number of clients with keep-alive connections, and of those without.
+/// Number of clients with keep-alive connections; as many clients use a new connection per request.
 const CLIENTS: usize = 8;
 
-/// Time between two requests of a client: 160 requests per second in total.
+/// Time between two requests from a client: 160 requests per second in total.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Maximum number of failures kept with their reasons.
+/// Maximum number of failures whose reasons are kept.
 const KEPT: usize = 20;
 
 /// Running clients.
@@ -31,7 +31,7 @@ pub(super) struct Load {
     thread: JoinHandle<Result<Tally>>,
 }
 
-/// Results of requests.
+/// Request results.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tally {
     /// Number of successes.
@@ -211,7 +211,7 @@ mod tests {
         address
     }
 
-    /// The results of three requests of a client.
+    /// The results of three requests from a client.
     fn three(response: &'static str, keeps: bool) -> Tally {
         let address = server(response);
         let request = Request {

@@ -75,7 +75,7 @@ impl Connection {
         opened.context("timeout")?.context("no connection")
     }
 
-    /// Whether the peer has closed it.
+    /// Whether the peer has closed the connection.
     pub(super) fn is_closed(&self) -> bool {
         self.0.is_closed()
     }
@@ -111,7 +111,7 @@ impl Connection {
 pub(super) struct Network(PathBuf);
 
 impl Network {
-    /// The namespace behind a file in `/proc`.
+    /// The namespace that a file in `/proc` refers to.
     pub(super) fn new(path: PathBuf) -> Self {
         Self(path)
     }

@@ -1,6 +1,6 @@
-//! Parameters of Envoys.
+//! Parameters for Envoys.
 //!
-//! In: a scene with Sesame. Out: each parameter takes effect, and invalid ones terminate no Envoys.
+//! In: a scene with Sesame. Out: each parameter takes effect, and invalid ones don't terminate Envoys.
 
 use std::fs::File;
 use std::io::{Read as _, Seek as _};
@@ -28,7 +28,7 @@ const AUTOSCALERS: &str = "horizontalpodautoscalers";
 /// Time between an invalid parameter and the check for terminated Envoys.
 const SLIP: Duration = Duration::from_secs(5);
 
-/// A ConfigMap with settings of Envoys.
+/// A ConfigMap with settings for Envoys.
 fn parameters(name: &str, settings: &str) -> Value {
     json!({
         "apiVersion": "v1",
@@ -177,7 +177,7 @@ fn text(value: &Value) -> Result<&str> {
     value.as_str().context("a field is missing")
 }
 
-/// A watch on objects of a kind.
+/// A watch on a kind.
 struct Labels {
     kind: &'static str,
     watching: Child,
@@ -204,7 +204,7 @@ impl Labels {
         })
     }
 
-    /// The number of events for the Gateway's objects; an error if any lacked the label.
+    /// Stops the watch and returns the number of events for the Gateway's objects; an error if any lacked the label.
     fn all_labelled(mut self) -> Result<usize> {
         self.end();
         let mut text = String::new();

@@ -26,7 +26,7 @@ const RIGHT: Duration = Duration::from_secs(90);
 /// Time limit for electing a new leader.
 const LED: Duration = Duration::from_secs(90);
 
-/// The image tag of another version, which contains the same program.
+/// The image tag for another version, which contains the same program.
 const NEXT: &str = "localhost/sesame/next:1";
 
 /// The leader crashes during changes.

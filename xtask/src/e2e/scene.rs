@@ -52,7 +52,7 @@ impl Scene {
         serde_json::from_str(&text).context("kubectl printed invalid JSON")
     }
 
-    /// The objects of `kubectl get`.
+    /// The objects that `kubectl get` returns.
     pub(super) fn list(&self, args: &[&str]) -> Result<Vec<Value>> {
         let mut list = self.get(args)?;
         match list["items"].take() {

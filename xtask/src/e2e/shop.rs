@@ -56,7 +56,7 @@ pub(super) fn close(scene: &Scene) -> Result<()> {
         .map(drop)
 }
 
-/// A Gateway with one route from `NAME.example.com` to the shop, and one of each other kind.
+/// A Gateway, an HTTPRoute from `NAME.example.com` to the shop, and a route of each other kind.
 pub(super) fn gateway(name: &str, infrastructure: Value) -> Vec<Value> {
     let gateway = json!({
         "apiVersion": "gateway.networking.k8s.io/v1",
@@ -217,7 +217,7 @@ pub(super) fn served(scene: &Scene, request: &Request, version: &str) -> Result<
     until(&format!("{} is served", request.host), SERVED, look).map(|((), took)| took)
 }
 
-/// Checks that the statuses of all routes of a Gateway are up to date.
+/// Checks that the statuses of all routes on a Gateway are up to date.
 pub(super) fn statuses_are_right(scene: &Scene, gateway: &str) -> Result<()> {
     let of = format!("of={gateway}");
     let routes = scene.list(&["-n", NAMESPACE, "httproutes", "-l", &of])?;

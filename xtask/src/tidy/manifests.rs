@@ -46,7 +46,7 @@ fn check_manifest(source: &Source) -> Vec<Problem> {
     problems
 }
 
-/// The line of a dependency; 1 if not found.
+/// The line that declares a dependency; 1 if not found.
 fn line_of(source: &Source, name: &str) -> usize {
     source
         .lines()

@@ -117,7 +117,7 @@ pub(super) fn fraction(fraction: &Fraction) -> Check {
         "denominator",
         ensure(fraction.denominator >= 1, "must be at least 1"),
     )?;
-    // In the CRD, both are int32.
+    // In the CRD, both numbers are int32.
     at(
         "denominator",
         ensure(

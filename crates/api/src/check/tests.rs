@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::text;
 use crate::fixtures::{decode, with};
 
-/// The modified object is rejected at `path`, with an error that contains `message`.
+/// Asserts that the modified object is rejected at `path`, with an error that contains `message`.
 fn refused(kind: &str, changes: &[(&str, Value)], path: &str, message: &str) {
     let shown = format!("{kind} {changes:?}");
     match decode(with(kind, changes)) {
@@ -22,7 +22,7 @@ fn refused(kind: &str, changes: &[(&str, Value)], path: &str, message: &str) {
     }
 }
 
-/// The modified object is accepted.
+/// Asserts that the modified object is accepted.
 fn accepted(kind: &str, changes: &[(&str, Value)]) {
     if let Err(error) = decode(with(kind, changes)) {
         panic!("{kind} {changes:?}: {error}");

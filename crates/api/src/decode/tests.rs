@@ -282,7 +282,7 @@ fn admitted_objects_may_exceed_our_bounds() {
     };
     assert_eq!(route.spec.rules.len(), 33);
     assert_eq!(route.meta.namespaced_name().to_string(), "shop/Upper");
-    // A type error is an error either way.
+    // A type error is reported with and without validation.
     let broken = with("HTTPRoute", &[("/spec/rules", json!({}))]);
     let error = Object::decode_admitted(broken).unwrap_err();
     assert_eq!(error.path_text(), "spec.rules");

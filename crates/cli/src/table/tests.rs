@@ -142,7 +142,7 @@ fn ingresses_have_a_table_of_their_own() {
     assert_eq!(lines[6][..2], ["HTTPProxy/shop/leaf", "-"]);
     assert_eq!(lines[7][..2], ["Ingress/shop/any", "*"]);
     assert_eq!(lines[8], ["and", "7", "more"]);
-    // No empty table of routes.
+    // An empty table of routes isn't drawn.
     assert!(
         !text.contains("ROUTE ") && !text.contains("no routes"),
         "{text}"

@@ -60,7 +60,7 @@ impl Generations {
         format!("{}{}", Self::PREFIX, self.next(fleet))
     }
 
-    /// The stop with this number is done. Removes the fleet unless it has been started since.
+    /// Records that the stop with this number is complete. Removes the fleet unless it has been started since.
     fn stopped(&self, fleet: &FleetId, number: u64) {
         let mut inner = self.lock();
         if inner.by_fleet.get(fleet) == Some(&number) {
@@ -198,7 +198,7 @@ pub(crate) async fn forward_process_events(
             }
         };
         outputs.events.send(event);
-        // After the event, so that the resulting changes come later.
+        // Sent after the event, so that the event precedes the resulting changes.
         if let Some(fleet) = down {
             send(&translator, Message::EnvoyDown(fleet)).await;
         }
@@ -234,7 +234,7 @@ mod tests {
         assert!(first != other);
         assert!(!generations.is_stale(&a, &first) && !generations.is_stale(&b, &other));
         assert!(!generations.is_stale(&a, "another-node"));
-        // The first one drains.
+        // The first Envoy drains.
         let stop = generations.next(&a);
         assert!(generations.is_stale(&a, &first));
         let second = generations.node_id(&a);

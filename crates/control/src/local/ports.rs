@@ -13,7 +13,7 @@ use sesame_model::{FleetId, FleetProblem, FleetRequest, FleetState, Port};
 
 use crate::plan::Planner;
 
-/// The first backoff delay; each further one is twice as long.
+/// The first backoff delay; each later delay is twice as long as the one before.
 const MIN_BACKOFF: Duration = Duration::from_millis(100);
 /// The longest backoff.
 const MAX_BACKOFF: Duration = Duration::from_secs(2);
@@ -21,7 +21,7 @@ const MAX_BACKOFF: Duration = Duration::from_secs(2);
 /// Envoy's message for a port that is in use by another process: the operating system's text for `EADDRINUSE`.
 const ADDRESS_IN_USE: &str = "Address already in use";
 
-/// A port of an address.
+/// A port on an address.
 type Socket = (IpAddr, Port);
 
 /// Probes ports.
@@ -45,7 +45,7 @@ pub(crate) struct Ports {
     prober: Box<dyn PortProber>,
     planner: Planner,
     port_offset: u16,
-    /// Ports assigned to a fleet when they were free, and now held by its Envoy.
+    /// Ports that were free when they were assigned to a fleet; its Envoy now holds them.
     assigned: BTreeMap<FleetId, BTreeSet<Socket>>,
     /// Ports of removed fleets whose Envoys may still be running.
     stopping: BTreeMap<FleetId, BTreeSet<Socket>>,
@@ -67,7 +67,7 @@ impl Ports {
         }
     }
 
-    /// The state of every requested fleet; none is marked as ready.
+    /// The state of every requested fleet. Fleets aren't marked as ready.
     pub(crate) fn plan(
         &mut self,
         requests: &BTreeMap<FleetId, FleetRequest>,

@@ -74,7 +74,7 @@ impl FleetRunner for LocalRunner {
                 .filter(|fleet| desired.contains(*fleet) || ports.has_ports(fleet))
                 .cloned()
                 .collect();
-            // At shutdown there is no receiver.
+            // At shutdown, the receiver is gone.
             for fleet in desired.difference(&new) {
                 let _ = commands.send(FleetCommand::Stop(fleet.clone()));
             }

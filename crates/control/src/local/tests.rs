@@ -23,7 +23,7 @@ fn clusters_are_kept_while_connections_drain() {
     }
 }
 
-/// A run with this source.
+/// Starts a run with this source.
 async fn start<F>(source: impl FnOnce(mpsc::Sender<Message>) -> F) -> Local
 where
     F: Future<Output = Result<(), RunError>> + Send + 'static,

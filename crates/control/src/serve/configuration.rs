@@ -1,7 +1,7 @@
 //! The SesameConfiguration of an instance in a cluster.
 //!
-//! In: its name, or its file. Out: the object, once it exists and is valid. A replica needs it to start, since it also sets
-//! the mode; later changes arrive like those of other objects.
+//! In: its name, or its file. Out: the object, once it exists and is valid. A replica can't start without it, since it
+//! also sets the mode; later changes arrive like those of other objects.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -26,7 +26,7 @@ use crate::translator::Message;
 /// The time between reads while the object is missing or invalid.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// Capacity of the queue of changes of a file.
+/// Capacity of the queue of file changes.
 const CHANGES: usize = 2;
 
 /// Waits until a SesameConfiguration exists and is valid. Meanwhile, `probes` serves `/healthz` and `/readyz`.
@@ -92,7 +92,7 @@ async fn read(client: &kube::Client, name: &NamespacedName) -> Result<SesameConf
     }
 }
 
-/// Forwards the changes of a file. Never returns: the file may be the last source of changes.
+/// Forwards changes to a file. Never returns: the file may be the last source of changes.
 pub(super) async fn watch(file: PathBuf, translator: mpsc::WeakSender<Message>) {
     let (sets, mut changes) = mpsc::channel::<ChangeSet>(CHANGES);
     let forward = async {

@@ -1,7 +1,7 @@
 //! Health of a replica of `sesame serve`.
 //!
 //! In: failures of its parts. Out: readiness, and the failures as text. A replica that can serve the objects it has
-//! read is ready despite other failures: removing it from its Service would fix none of them.
+//! read is ready despite other failures: removing it from its Service wouldn't fix them.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};

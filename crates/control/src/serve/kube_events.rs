@@ -2,7 +2,7 @@
 //!
 //! In: events of this replica, notices, leadership. Out: Events on the affected objects, and log entries. Only the leader
 //! reports changes of conditions and of notices; a rejection is reported by the replica to which the Envoy is connected.
-//! No status contains notices, so a new leader reports all notices that it hasn't reported yet.
+//! Statuses don't contain notices, so a new leader reports all notices that it hasn't reported yet.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -62,7 +62,7 @@ impl TokenBucket {
         let new = now.duration_since(self.refilled_at).as_nanos() / interval.as_nanos();
         let new = u32::try_from(new).unwrap_or(u32::MAX);
         self.tokens = self.tokens.saturating_add(new).min(BURST);
-        // The remainder of the time counts for the next token.
+        // The remaining time counts toward the next token.
         self.refilled_at = if new > BURST {
             now
         } else {
@@ -145,14 +145,14 @@ impl EventWriter {
         let object = note.object.clone();
         let uid = inspect(&self.translator, move |core| core.uid(&object)).await;
         let uid = uid.flatten();
-        // The UIDs of objects without a status aren't stored; other objects without one are gone.
+        // UIDs of kinds without a status aren't stored. An object of another kind without a UID is gone.
         if uid.is_some() || !note.object.kind.has_status() {
             send(&self.recorder, note, uid).await;
         }
     }
 }
 
-/// Whether an event may become an Event. The receiver isn't woken for others.
+/// Whether an event may become a Kubernetes Event. Other events don't wake the receiver.
 pub(super) fn is_reportable(event: &RunEvent) -> bool {
     match event {
         RunEvent::Rejected { .. } | RunEvent::FleetProblem { .. } => true,

@@ -24,7 +24,7 @@ const NAME: &str = "sesame-leader";
 /// Timeout for releasing the Lease at shutdown.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Settings of a candidate.
+/// Settings for a candidate.
 #[derive(Clone, Debug)]
 pub(super) struct LeaseConfig {
     /// Namespace of the Lease.

@@ -39,7 +39,7 @@ pub(super) struct XdsTarget {
     /// A DNS name that pods can resolve, and a SAN of Sesame's certificate.
     pub(super) host: String,
     pub(super) port: u16,
-    /// Whether they have Sesame's module.
+    /// Whether Envoys have Sesame's module.
     pub(super) module: bool,
 }
 

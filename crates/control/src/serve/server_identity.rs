@@ -14,7 +14,7 @@ use super::{Envoys, SERVICE, ServeConfig};
 /// The Secret in Sesame's namespace with the client certificate of unmanaged Envoys.
 pub const UNMANAGED_SECRET: &str = "sesame-envoy";
 
-/// The identity, from a folder that is polled or from Secrets that are renewed.
+/// The identity, from a folder that is polled or from Secrets whose certificates are renewed.
 pub(super) async fn start(
     config: &ServeConfig,
     client: &kube::Client,

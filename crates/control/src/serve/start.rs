@@ -313,7 +313,7 @@ async fn client(config: &ServeConfig) -> Result<kube::Client, StartError> {
     let mut client_config = cluster::connect(config.kubeconfig.as_deref()).await?;
     // Watches are silent for minutes, and other requests have their own timeouts.
     client_config.read_timeout = None;
-    // Broken watches are retried soon.
+    // Short, so that broken watches are retried soon.
     client_config.connect_timeout = Some(CONNECT_TIMEOUT);
     // Each part has its own retries.
     client_config.default_retry = false;

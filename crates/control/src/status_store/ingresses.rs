@@ -27,7 +27,7 @@ pub struct IngressView {
     pub more_hosts: usize,
     /// The name of its ingress class, if it has one.
     pub class: Option<String>,
-    /// Where clients reach it.
+    /// Addresses that clients connect to.
     pub addresses: Vec<String>,
     /// Severity of its worst problem.
     pub severity: Severity,
@@ -35,7 +35,7 @@ pub struct IngressView {
     pub message: Option<String>,
 }
 
-/// Maximum number of hosts that an overview shows of an object.
+/// Maximum number of hosts that an overview shows per object.
 const MAX_HOSTS: usize = 2;
 
 /// The parts of a spec that an overview shows.
@@ -79,7 +79,7 @@ impl IngressSummary {
     }
 }
 
-/// The worst of them, at most `limit`, and the number of omitted ones.
+/// Views of the worst objects, at most `limit`, and the number of omitted objects.
 pub(super) fn views(inner: &Inner, limit: usize) -> (Vec<IngressView>, usize) {
     let mut found = Vec::new();
     for (key, entry) in &inner.entries {

@@ -1,6 +1,6 @@
 //! Reports on fleets without a Gateway.
 //!
-//! In: the requests and states of fleets. Out: the default fleet, for the status store, and events with the problems of
+//! In: the requests and states of fleets. Out: the default fleet, for the status store, and events about problems with
 //! such fleets, which no status contains.
 
 use sesame_model::{FleetId, FleetRequest, FleetState};
@@ -10,7 +10,7 @@ use super::Translator;
 use crate::event::RunEvent;
 
 impl Translator {
-    /// The fleets that may have no Gateway: the default fleet never has one, the fleet of unmanaged Envoys may.
+    /// Fleets that can exist without a Gateway: the default fleet never has one, the fleet of unmanaged Envoys may.
     const SHARED: [FleetId; 2] = [FleetId::Default, FleetId::Unmanaged];
 
     pub(super) fn update_shared_fleets(&mut self) {

@@ -16,7 +16,7 @@ fn settings(of: &SesameConfiguration) -> Settings {
 }
 
 impl Rig {
-    /// A replica of Sesame that waits for its SesameConfiguration.
+    /// Starts a replica of Sesame that waits for its SesameConfiguration.
     async fn configured_replica(&self, name: &str, configuration: &str) -> Serve {
         let kubeconfig = self.path("kubeconfig");
         let started = Settings::new(Mode::Managed);
@@ -26,7 +26,7 @@ impl Rig {
         self.start(name, ContourCompat::Off, settings, None).await
     }
 
-    /// A replica of Sesame with the SesameConfiguration in a file.
+    /// Starts a replica of Sesame with the SesameConfiguration in a file.
     async fn replica_with_file(&self, name: &str, file: &str) -> Serve {
         let path = self.path(file);
         let objects = files::load(&FilesConfig::new([&path])).objects;
@@ -79,7 +79,7 @@ async fn an_instance_waits_for_its_configuration_and_follows_it() {
     rig.proxy_of_class("ours", "sesame").await;
     rig.proxy_of_class("other", "other").await;
     let (replica, ()) = tokio::join!(rig.configured_replica("one", "own"), async {
-        // An invalid one doesn't count.
+        // An invalid configuration is ignored.
         let invalid = json!({"envoy": {"resources": {"limits": {"cpu": "much"}}}});
         rig.configuration(invalid).await;
         rig.configuration(json!({"envoy": {}})).await;

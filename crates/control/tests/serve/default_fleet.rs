@@ -8,7 +8,7 @@ use sesame_xds::ResourceType::{Cluster, Listener};
 use crate::rig::Rig;
 
 impl Rig {
-    /// An Ingress of our class to a Service.
+    /// Creates an Ingress of our class that routes to a Service.
     async fn ingress(&self, name: &str, service: &str) {
         let backend = json!({"service": {"name": service, "port": {"number": 80}}});
         let path = json!({"path": "/", "pathType": "Prefix", "backend": backend});
@@ -24,7 +24,7 @@ impl Rig {
         .await;
     }
 
-    /// An HTTPProxy to a Service.
+    /// Creates an HTTPProxy that routes to a Service.
     async fn http_proxy(&self, name: &str, service: &str) {
         let spec = json!({
             "ingressClassName": "sesame",
@@ -120,7 +120,7 @@ async fn the_default_fleet_exists_while_it_serves_objects() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_wrong_with_ingresses_is_an_event_of_each() {
     let rig = Rig::new().await;
-    // More than a list in an event can hold.
+    // More names than a list in an event can hold.
     let names: Vec<String> = (0..25).map(|number| format!("docs{number}")).collect();
     for name in &names {
         rig.ingress(name, "missing").await;

@@ -172,7 +172,7 @@ async fn a_dead_leader_is_replaced_by_another_replica() {
         .until(|state| state.names(Cluster).len() == 1)
         .await
         .unwrap();
-    // The other replica writes.
+    // The other replica now writes statuses.
     rig.until_accepted("shop").await;
     assert!(rig.reports_leader(&second).await && envoy.state().connected());
     second.shutdown().await;

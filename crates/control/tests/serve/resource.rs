@@ -1,8 +1,8 @@
-//! The resources of the API server that tests use.
+//! The API resources that the tests use.
 
 use kube::api::ApiResource;
 
-/// A resource by its plural, followed by the group for Contour's kinds.
+/// The resource with this plural name; for Contour's kinds, the group follows the name.
 pub(crate) fn resource(plural: &str) -> ApiResource {
     let (group, version, kind) = match plural {
         "gatewayclasses" => ("gateway.networking.k8s.io", "v1", "GatewayClass"),

@@ -66,7 +66,7 @@ async fn define(server: &ApiServer) {
 }
 
 impl Rig {
-    /// A namespace in the shared server.
+    /// Creates a namespace in the shared server.
     pub(crate) async fn new() -> Self {
         static DEFINED: OnceCell<()> = OnceCell::const_new();
         let server = ApiServer::shared().await.unwrap();
@@ -74,7 +74,7 @@ impl Rig {
         Self::of(ServerRef::Shared(server)).await
     }
 
-    /// A namespace in this server.
+    /// Creates a namespace in this server.
     pub(crate) async fn on(server: ApiServer) -> Self {
         define(&server).await;
         Self::of(ServerRef::Own(Box::new(server))).await
@@ -151,7 +151,7 @@ impl Rig {
         .await;
     }
 
-    /// An XListenerSet for a Gateway, with a listener without a port. Its status has this port, if any.
+    /// Creates an XListenerSet for a Gateway, with a listener without a port. Its status has this port, if any.
     pub(crate) async fn early_set(&self, name: &str, gateway: &str, port: Option<u16>) {
         let spec = json!({
             "parentRef": {"name": gateway},
@@ -175,7 +175,7 @@ impl Rig {
         port.filter(|_| condition(&set["status"], "Accepted") == "True")
     }
 
-    /// A Service with one endpoint.
+    /// Creates a Service with one endpoint.
     pub(crate) async fn service(&self, name: &str) {
         let ports = json!([{"name": "http", "port": 80, "targetPort": 8080}]);
         self.apply(
@@ -195,7 +195,7 @@ impl Rig {
         .await;
     }
 
-    /// An XBackend for Pods with a label, and a route with the same name to it.
+    /// Creates an XBackend for Pods with a label, and a route of the same name to it.
     pub(crate) async fn xbackend(&self, name: &str, gateway: &str, app: &str) {
         let spec = json!({
             "type": "EndpointSelector",
@@ -233,7 +233,7 @@ impl Rig {
         self.status("resourcequotas", "none", status).await;
     }
 
-    /// Changes a Service, as a user does.
+    /// Changes a Service, as a user would.
     pub(crate) async fn edit_service(&self, name: &str, spec: Value) {
         let patch = Patch::Merge(json!({ "spec": spec }));
         let params = PatchParams::default();
@@ -241,7 +241,7 @@ impl Rig {
         patched.unwrap();
     }
 
-    /// A Gateway `web`, a Service `shop`, and a route `shop` between them.
+    /// Creates a Gateway `web`, a Service `shop`, and a route `shop` between them.
     pub(crate) async fn shop(&self) {
         self.gateway("web").await;
         self.service("shop").await;
@@ -380,12 +380,12 @@ impl Rig {
         patched.unwrap();
     }
 
-    /// A replica of Sesame.
+    /// Starts a replica of Sesame.
     pub(crate) async fn replica(&self, name: &str) -> Serve {
         self.replica_beside_contour(name, ContourCompat::Off).await
     }
 
-    /// A replica of Sesame, which may read Contour's objects.
+    /// Starts a replica of Sesame, which may read Contour's objects.
     pub(crate) async fn replica_beside_contour(&self, name: &str, contour: ContourCompat) -> Serve {
         self.start(name, contour, Settings::new(Mode::Managed), None)
             .await
@@ -401,7 +401,7 @@ impl Rig {
         NamespacedName::new(self.namespace.as_str(), name)
     }
 
-    /// A replica of Sesame with these settings.
+    /// Starts a replica of Sesame with these settings.
     pub(crate) async fn start(
         &self,
         name: &str,

@@ -78,7 +78,7 @@ impl Pipeline {
             })
         });
 
-        // A group by.
+        // A group-by.
         let used = b.derive("used", by_backend, move |reader, key| {
             Some((reader.exists(services, key), reader.count(by_backend, key)))
         });
@@ -115,7 +115,7 @@ impl Pipeline {
             Some((gateway, service, reader.count(by_size, key)))
         });
 
-        // Output keys, some of them twice in one run; then the first route of each host.
+        // Rows with keys of their own, some output twice in one run; then the first route of each host.
         let offers = b.derive_many("offers", routes, move |reader, key| {
             let route = reader
                 .get(routes, key)

@@ -2,7 +2,7 @@
 //!
 //! In: listeners. Out: certificates by server name, and which of them changed. It must not depend on other resources.
 //!
-//! The name of a requested secret is a server name without a port, so at most one port of a fleet has this form.
+//! The name of a requested secret is a server name without a port, so at most one port per fleet has this form.
 //! Switching a port between the two forms replaces its filter chains and drains their connections.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,12 +12,12 @@ use sesame_model::{CertificateKey, FleetId, Listener, ListenerKey};
 
 use crate::on_demand::shared;
 
-/// With this many listeners that can share a chain, a port's certificates are requested on demand.
+/// A port's certificates are requested on demand once this many of its listeners can share a chain.
 const MANY: usize = 256;
-/// With fewer, a port with certificates on demand gets a chain for each listener again.
+/// With fewer than this, a port with certificates on demand gets a chain for each listener again.
 const FEW: usize = 128;
 
-/// At most one port for each fleet.
+/// At most one port per fleet.
 #[derive(Debug, Default)]
 pub(super) struct OnDemand {
     ports: BTreeMap<FleetId, Port>,
@@ -33,7 +33,7 @@ struct Port {
 }
 
 impl OnDemand {
-    /// Applies a changed listener; `None` if it is removed. Costs O(listeners of the port).
+    /// Applies a change to a listener; `None` removes it. Costs O(the port's listeners).
     pub(super) fn listener(&mut self, key: &ListenerKey, listener: Option<&Listener>) {
         let fleet = &key.fleet;
         let current = self.ports.get(fleet);
@@ -56,7 +56,7 @@ impl OnDemand {
         self.changed.extend(changed);
     }
 
-    /// Applies a changed certificate of a fleet.
+    /// Applies a change to a fleet's certificate.
     pub(super) fn certificate(&mut self, fleet: &FleetId, key: &CertificateKey) {
         let Some(port) = self.ports.get(fleet) else {
             return;
@@ -68,7 +68,7 @@ impl OnDemand {
         self.changed.extend(names);
     }
 
-    /// Whether certificates of this port are requested on demand.
+    /// Whether certificates for this port are requested on demand.
     pub(super) fn covers(&self, key: &ListenerKey) -> bool {
         let port = self.ports.get(&key.fleet);
         port.is_some_and(|port| port.listener == *key)
@@ -244,7 +244,7 @@ mod tests {
         on_demand.listener(&key(443), Some(&listener(MANY, others)));
         assert!(on_demand.covers(&key(443)));
         assert_eq!(changed(&mut on_demand).len(), MANY);
-        // This one would get connections with unknown names.
+        // This listener would get connections with unknown names.
         let any = vec![chain(None, &["all"])];
         on_demand.listener(&key(443), Some(&listener(MANY, any)));
         assert!(!on_demand.covers(&key(443)));

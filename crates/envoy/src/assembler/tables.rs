@@ -27,8 +27,8 @@ use crate::{Encoded, Inputs, Sharding, listener, names, wire};
 const MANY: usize = 400;
 /// With fewer hosts than this, a sharded table becomes whole.
 const FEW: usize = 200;
-/// A table becomes sharded only if, for each host in every shard, it has at least this many hosts in a single shard.
-/// Hosts in every shard cost memory in each, and changing one changes all shards.
+/// A table becomes sharded only if it has at least this many hosts in a single shard for each host in every shard. A
+/// host in every shard costs memory in each of them, and changing it changes all shards.
 const OWN_TO_EVERYWHERE: usize = 16;
 
 /// The shard number of hosts that are in every shard.
@@ -42,7 +42,7 @@ pub(super) struct Tables {
     tail: Bytes,
     /// The bytes after a shard's hosts.
     shard_tail: Bytes,
-    /// The bytes after these if one of the hosts changes cookies.
+    /// The bytes after either tail if one of the hosts changes cookies.
     script: Bytes,
     tables: BTreeMap<RouteTableKey, Table>,
     listeners: BTreeMap<ListenerKey, Arc<Listener>>,
@@ -53,7 +53,7 @@ pub(super) struct Tables {
 /// The parts of a route table.
 #[derive(Debug, Default)]
 struct Table {
-    /// `None`: there are hosts, but no table (yet).
+    /// `None`: the hosts exist, but the table doesn't (yet).
     table: Option<Arc<RouteTable>>,
     /// The table's reserved domains by shard (see [`shard_of`]).
     reserved: BTreeSet<(u32, Arc<str>)>,
@@ -376,7 +376,7 @@ impl Table {
         for (domain, added) in differences(reserved_before, reserved_after) {
             let shard = shard_of(sharding, domain);
             let key = (shard, Arc::clone(domain));
-            // A change to a reserved domain is visible only if the domain has no host.
+            // A change to a reserved domain is visible only if the domain doesn't have a host.
             if !self.hosts.contains_key(&key) {
                 touched.add(shard);
             }
@@ -501,7 +501,7 @@ fn tables(listener: &Listener) -> impl Iterator<Item = &RouteTableKey> {
         })
 }
 
-/// The reserved domains of a table, and its settings; nothing if there is no table.
+/// A table's reserved domains and settings; empty without a table.
 fn parts(table: Option<&RouteTable>) -> (&[Arc<str>], Option<bool>) {
     match table {
         Some(RouteTable { reserved, secure }) => (reserved, Some(*secure)),
@@ -509,7 +509,7 @@ fn parts(table: Option<&RouteTable>) -> (&[Arc<str>], Option<bool>) {
     }
 }
 
-/// The items in only one of two lists that are sorted and have no duplicates, and whether that is the second.
+/// The items that are in only one of two sorted lists without duplicates, and whether that is the second list.
 fn differences<'a, T: Ord>(before: &'a [T], after: &'a [T]) -> Vec<(&'a T, bool)> {
     let mut out = Vec::new();
     let mut before = before.iter().peekable();

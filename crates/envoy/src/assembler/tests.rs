@@ -192,7 +192,7 @@ impl World {
     }
 }
 
-/// The table of hosts that change cookies or don't.
+/// The table joined from `hosts`, each with whether it changes cookies.
 fn joined<'a>(
     key: &RouteTableKey,
     row: &RouteTable,
@@ -463,7 +463,7 @@ fn a_large_table_is_sharded_and_a_host_changes_one_shard() {
         fill(inputs, batch, 0..399);
     });
     let shards = SHARDS as usize;
-    // Another process may have served it sharded.
+    // Another process may have served the table sharded.
     assert_eq!(world.assembler.replaced(), 1);
     let settled = world.settle();
     assert_eq!(of(&settled, names::SCOPE, false), shards);
@@ -496,7 +496,7 @@ fn a_large_table_is_sharded_and_a_host_changes_one_shard() {
         assert_eq!(of(&changes, names::ROUTES, true), changed, "{domain}");
     }
 
-    // It stays sharded until it has few hosts.
+    // The table stays sharded until it has few hosts.
     let less = |world: &mut World, hosts: std::ops::Range<u16>| {
         let (_, changes) = world.commit(|inputs, batch| {
             for index in hosts {

@@ -1,4 +1,4 @@
-//! Identity and capabilities of an Envoy.
+//! An Envoy's identity and capabilities.
 //!
 //! In: bootstrap options, or the node that an Envoy sends. Out: the node for the bootstrap, or whether the Envoy can
 //! load the module.
@@ -54,7 +54,7 @@ mod tests {
     use super::*;
     use crate::bootstrap::{Admin, MAX_CONNECTIONS, XdsAddress};
 
-    /// The node sent by an Envoy of that version.
+    /// The node sent by an Envoy with that version.
     fn sent_node(module: bool, minor: u32, extension: &str) -> core::Node {
         let options = BootstrapOptions {
             fleet: sesame_model::FleetId::of_gateway("ns", "gw"),

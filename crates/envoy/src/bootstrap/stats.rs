@@ -8,7 +8,7 @@ use envoy_types::pb::envoy::r#type::matcher::v3::{
 /// The statistics to keep. Keeping all would double a cluster's memory, dominate the time to add a cluster, and
 /// produce responses of tens of megabytes.
 pub(super) fn kept() -> metrics::StatsMatcher {
-    // Their number doesn't depend on the number of routes.
+    // The number of these statistics doesn't depend on the number of routes.
     let prefixes = [
         "cluster.xds.",
         "cluster_manager.",
@@ -19,7 +19,7 @@ pub(super) fn kept() -> metrics::StatsMatcher {
         "overload.",
         "server.",
     ];
-    // One per cluster.
+    // One of each per cluster.
     let suffixes = [
         ".membership_healthy",
         ".membership_total",

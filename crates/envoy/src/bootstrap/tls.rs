@@ -1,6 +1,6 @@
 //! Mutual TLS between Envoy and Sesame.
 //!
-//! In: file paths. Out: a transport socket, and SDS files that make Envoy reload rotated certificates. It reads no
+//! In: file paths. Out: a transport socket, and SDS files that make Envoy reload rotated certificates. It doesn't read
 //! files.
 
 use std::collections::BTreeMap;
@@ -27,15 +27,15 @@ pub struct XdsTls {
     pub authority: PathBuf,
     /// A DNS name that Sesame's certificate must have.
     pub server_name: String,
-    /// The folder with the files from [`xds_secrets`]. With it, Envoy reloads the three files above when a file is
-    /// moved into their folder (so replace them by renaming, as the kubelet does), and keeps open connections. With
-    /// `None`, Envoy reads them once, at startup.
+    /// The folder with the files from [`xds_secrets`]. If set, Envoy reloads the three files above when a file is moved
+    /// into their folder (so replace them by renaming, as the kubelet does), and keeps open connections. If `None`,
+    /// Envoy reads them once, at startup.
     pub secrets: Option<PathBuf>,
 }
 
-/// The name of the SDS secret for Envoy's certificate, and of its file.
+/// The name of the SDS secret for Envoy's certificate, and of the secret's file.
 const CERTIFICATE: &str = "xds-certificate";
-/// The name of the SDS secret for the CA bundle, and of its file.
+/// The name of the SDS secret for the CA bundle, and of the secret's file.
 const AUTHORITY: &str = "xds-authority";
 
 /// Contents of the files in [`XdsTls::secrets`] by file name: discovery responses, each with one secret that refers

@@ -32,7 +32,7 @@ fn secrets_stay_hidden_and_chains_are_text() {
             },
         })
     );
-    // JSON for Envoy hides nothing.
+    // JSON for Envoy doesn't hide anything.
     let whole = to_json(&secret).unwrap();
     let key = &whole["tls_certificate"]["private_key"]["inline_bytes"];
     assert_eq!(key, &STANDARD.encode("the key itself"));

@@ -1,12 +1,14 @@
-//! Checks of requests by external services.
+//! External authorization: services that check requests.
 //!
-//! Envoy's filter can't be configured completely for a route, but the composite filter can: its configuration for a route or
-//! a host names the filters to run. So each check has a composite filter of its own in the connection manager. After the
-//! first filter that waits for a response, the composite filter skips its others, so the check is the last one.
+//! Envoy's authorization filter can't be configured completely per route, but the composite filter can: its
+//! configuration for a route or a host lists the filters to run. So each check has a composite filter of its own in the
+//! connection manager. A composite filter skips the filters after the first one that waits for a response, so the check
+//! comes last.
 //!
-//! The filters that it runs have no configuration for a route, which is where Envoy takes the context entries of a check
-//! from. So checks with context entries have filters of their own in the connection manager, whose service is part of the
-//! route's configuration. Two settings are not; there is a filter for each of their combinations.
+//! The filters in a composite filter can't be configured per route, but a check's context entries are part of the
+//! authorization filter's configuration for a route. So checks with context entries use separate authorization filters
+//! in the connection manager, and the route's configuration names the service. Two settings can't be configured per
+//! route; there is a filter for each of their combinations.
 
 use envoy_types::pb::envoy::config::common::mutation_rules::v3 as rules;
 use envoy_types::pb::envoy::config::core::v3 as core;
@@ -40,7 +42,7 @@ use super::matching::regex;
 use super::{cookies, jwt, policy};
 use crate::{hcm, names, wire};
 
-/// The filter for the check of a route, and its configuration.
+/// The filter for a route's check, and its configuration.
 pub(super) fn of_route(auth: &ExternalAuth) -> (String, Any) {
     let AuthProtocol::GrpcWithContext(context) = &auth.protocol else {
         return (hcm::ROUTE_AUTH.to_owned(), filters(auth, false));
@@ -67,21 +69,21 @@ pub(crate) struct ContextFilter {
 }
 
 impl ContextFilter {
-    /// All of them.
+    /// All context filters.
     pub(crate) fn all() -> impl Iterator<Item = Self> {
         let all = [(false, false), (false, true), (true, false), (true, true)];
         all.into_iter()
             .map(|(fail_open, bytes)| Self { fail_open, bytes })
     }
 
-    /// Its name in the connection manager.
+    /// The filter's name in the connection manager.
     pub(crate) fn name(self) -> String {
         let open = if self.fail_open { ".open" } else { "" };
         let bytes = if self.bytes { ".bytes" } else { "" };
         format!("auth.context{open}{bytes}")
     }
 
-    /// Its configuration in the connection manager. The service doesn't exist: routes have their own.
+    /// The filter's configuration in the connection manager. Its service doesn't exist: each route names its own.
     pub(crate) fn config(self) -> pb::ExtAuthz {
         let service = grpc_service(names::REFUSED.to_owned(), String::new());
         let body = AuthBody {
@@ -98,8 +100,9 @@ impl ContextFilter {
     }
 }
 
-/// Configuration of the filters of a host with checks. Envoy creates a request's filters when it arrives, by its first
-/// route. So all filters that the route selected after the checks may use are enabled for the host, without an effect.
+/// Configuration of the filters for a host with checks. Envoy creates a request's filters when the request arrives,
+/// from its first route. The checks may lead to another route, so all filters that such a route may use are enabled for
+/// the host, without effect.
 pub(super) fn of_host<'a>(
     auth: impl Iterator<Item = &'a ExternalAuth>,
 ) -> impl Iterator<Item = (String, Any)> {
@@ -128,7 +131,7 @@ pub(super) fn of_host<'a>(
     ])
 }
 
-/// The configuration of a route whose requests pass without the host's `count` checks.
+/// The configuration for a route whose requests bypass the host's `count` checks.
 pub(super) fn unchecked(count: usize) -> impl Iterator<Item = (String, Any)> {
     let disabled = FilterConfig {
         disabled: true,
@@ -145,7 +148,7 @@ fn filters(auth: &ExternalAuth, reroute: bool) -> Any {
             mutations(&auth.before),
         )
     });
-    // If the service changes nothing, Envoy keeps the route of the unchanged request.
+    // If the service doesn't change the request, Envoy keeps the route selected before these mutations.
     let reselect = (reroute && before.is_some()).then(forget_route);
     let check = wire::extension("envoy.filters.http.ext_authz", check(auth, reroute));
     let filters = before.into_iter().chain(reselect).chain([check]);
@@ -157,7 +160,7 @@ fn filters(auth: &ExternalAuth, reroute: bool) -> Any {
     }))
 }
 
-/// Lets Envoy select the route again. The filter does so only if it sets something.
+/// Makes Envoy select the route again. The filter does this only if it sets a value.
 fn forget_route() -> core::TypedExtensionConfig {
     let one = FilterStateValue {
         factory_key: "envoy.string".to_owned(),
@@ -248,7 +251,7 @@ fn buffer(body: AuthBody) -> pb::BufferSettings {
     }
 }
 
-/// What all checks have in common. `copies_all`: all headers of the service's response are copied to the request.
+/// The settings common to all checks. `copies_all`: all headers in the service's response are copied to the request.
 fn strict(copies_all: bool) -> pb::ExtAuthz {
     pb::ExtAuthz {
         transport_api_version: core::ApiVersion::V3.into(),
@@ -271,7 +274,7 @@ fn strict(copies_all: bool) -> pb::ExtAuthz {
     }
 }
 
-/// The service, for calls with the timeout of the check.
+/// The service, with the check's timeout for calls.
 fn grpc(auth: &ExternalAuth) -> core::GrpcService {
     core::GrpcService {
         timeout: Some(wire::duration(auth.timeout)),
@@ -307,7 +310,7 @@ fn service(auth: &ExternalAuth) -> pb::ext_authz::Services {
             response_headers,
             ..
         } => pb::ext_authz::Services::HttpService(pb::HttpService {
-            // Only the cluster counts: the Host is the request's.
+            // Only the cluster is used: the Host header is the request's.
             server_uri: Some(core::HttpUri {
                 uri: format!("http://{host}"),
                 timeout: Some(wire::duration(auth.timeout)),
@@ -326,8 +329,8 @@ fn service(auth: &ExternalAuth) -> pb::ext_authz::Services {
     }
 }
 
-/// The headers that a service can't change. If all headers of its response are copied, those that describe the response's
-/// body are not among them.
+/// The headers that a service can't change. If all headers in its response are copied, these include the headers that
+/// describe the response's body.
 fn disallowed(copies_all: bool) -> String {
     let prefixes = INTERNAL.iter().map(|prefix| format!("{prefix}.*"));
     let names = HOP_BY_HOP.iter().map(|name| (*name).to_owned());

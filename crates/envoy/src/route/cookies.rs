@@ -1,9 +1,9 @@
 //! Changes to cookies that backends set.
 //!
-//! A response has a header for each cookie, and of Envoy's filters, only those that run code can change one of several
-//! headers with the same name. So a script of ours does, which is the same for all and contains nothing from objects. A
-//! target has its changes in the filter state. Each configuration with a script has a Lua interpreter in each of Envoy's
-//! threads, so the script is part of a route table or shard, and only if one of its hosts needs it.
+//! A response has a header for each cookie, and among Envoy's filters, only those that run code can change one of
+//! several headers with the same name. So a script changes the cookies. It is always the same and contains nothing from
+//! objects; each target's changes are in the filter state. Each configuration with a script costs a Lua interpreter in
+//! each of Envoy's threads, so the script is set on route tables or shards, and only if one of their hosts needs it.
 
 use envoy_types::pb::envoy::config::core::v3 as core;
 use envoy_types::pb::envoy::extensions::filters::common::set_filter_state::v3::FilterStateValue;
@@ -16,10 +16,10 @@ use sesame_model::{Action, CookieChange, VirtualHost};
 
 use crate::wire;
 
-/// The script, which knows [`CHANGES`].
+/// The script, which reads [`CHANGES`].
 const SCRIPT: &str = include_str!("cookies.lua");
 
-/// The key of the changes in the filter state.
+/// The filter state key for the changes.
 const CHANGES: &str = "sesame.cookies";
 
 /// Whether a host changes cookies.
@@ -60,7 +60,7 @@ pub(super) fn of_target(changes: &[CookieChange]) -> Any {
     })
 }
 
-/// Its configuration for a host.
+/// Configuration of [`COOKIE_CHANGES`](crate::hcm::COOKIE_CHANGES) for a host.
 pub(super) fn of_no_target() -> Any {
     pack_any(state::Config::default())
 }

@@ -16,7 +16,7 @@ use crate::wire;
 /// One or more labels of a hostname.
 const LABELS: &str = r"[0-9a-z_-]+(?:\.[0-9a-z_-]+)*";
 
-/// Configuration of the CORS filter for one route.
+/// Configuration of the CORS filter for a route.
 pub(super) fn policy(cors: &Cors) -> Any {
     pack_any(CorsPolicy {
         allow_origin_string_match: cors.origins.iter().map(origin).collect(),

@@ -79,7 +79,7 @@ pub(super) fn forward(forward: &Forward, matched: &PathMatch) -> Action {
     Action::Route(action)
 }
 
-/// A target, and the changes to cookies that it sets.
+/// A target, and the changes to the cookies that it sets.
 type TargetOf<'a> = (&'a WeightedTarget, &'a [CookieChange]);
 
 fn cluster_specifier(targets: &[TargetOf<'_>]) -> ClusterSpecifier {
@@ -170,8 +170,8 @@ fn retry_policy(forward: &Forward) -> Option<pb::RetryPolicy> {
     }
 }
 
-/// Retries the listed statuses, and the listed failures or those after which the backend can't have processed the
-/// request.
+/// Retries the listed statuses and failures. If no failures are listed, retries those after which the backend can't
+/// have processed the request.
 fn retries(retry: &Retry) -> pb::RetryPolicy {
     let mut retry_on = match &retry.on[..] {
         [] => "connect-failure,refused-stream,reset-before-request".to_owned(),
@@ -210,7 +210,7 @@ fn mirrors(forward: &Forward) -> Vec<RequestMirrorPolicy> {
         .map(|mirror| RequestMirrorPolicy {
             cluster: names::cluster(&mirror.cluster),
             runtime_fraction: mirror.share.and_then(share),
-            // By default, Envoy appends `-shadow` to the Host of the copy.
+            // By default, Envoy appends `-shadow` to the copy's Host header.
             disable_shadow_host_suffix_append: true,
             ..Default::default()
         })

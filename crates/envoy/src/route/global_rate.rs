@@ -1,8 +1,8 @@
-//! Limits on the rate of requests that a service enforces.
+//! Global rate limits, which a service enforces.
 //!
-//! Envoy's filter names its service in the listener. So that a new service changes no listener, a composite filter has it in
-//! the configuration of a route. The descriptors are part of the route's action: with those in the filter's own
-//! configuration, some versions of Envoy count each request twice.
+//! Envoy's rate limit filter names its service in the listener. To add services without changing a listener, a
+//! composite filter contains the rate limit filter and is configured per route. The descriptors are part of the route's
+//! action: if they are in the filter's own configuration, some versions of Envoy count each request twice.
 
 use envoy_types::pb::envoy::config::core::v3::ApiVersion;
 use envoy_types::pb::envoy::config::ratelimit::v3::RateLimitServiceConfig;

@@ -62,9 +62,9 @@ pub(super) fn changes(changes: &HeaderChanges) -> Changes {
     }
 }
 
-/// The route with its modifications in the right order. A backend's should apply after the route's, but Envoy applies
-/// them first, so the route would win for headers that both modify. If there are any such headers, the
-/// route's modifications move to its backends.
+/// The route with its modifications in the right order. A backend's modifications should apply after the route's, but
+/// Envoy applies the backend's first, so the route would win for headers that both modify. If there are any such
+/// headers, the route's modifications move to its backends.
 pub(super) fn in_order(route: &Route) -> Cow<'_, Route> {
     let Action::Forward(forward) = &route.action else {
         return Cow::Borrowed(route);

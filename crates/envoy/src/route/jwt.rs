@@ -1,8 +1,9 @@
 //! Verification of JSON Web Tokens.
 //!
-//! Envoy's filter has all providers in the listener, and routes refer to them. So that a new provider changes no listener,
-//! a composite filter has them in the configuration of a host, and routes select one by a filter that sets the provider's
-//! name. The keys of remote providers are cached until Envoy gets another version of the route table.
+//! Envoy's JWT filter lists all providers in the listener, and routes refer to them. To add providers without changing
+//! a listener, a composite filter contains the JWT filters and is configured per host, and a route selects a provider
+//! with a filter that sets the provider's name. Remote JWKS are cached until Envoy gets another version of the route
+//! table.
 
 use std::collections::HashMap;
 
@@ -20,13 +21,13 @@ use sesame_model::{JwtKeys, JwtProvider};
 use super::auth;
 use crate::{names, wire};
 
-/// The key of the provider's name in the filter state.
+/// The filter state key for the provider's name.
 const PROVIDER: &str = "sesame.jwt";
 
 /// Configuration of [`JWT`](crate::hcm::JWT) for a host.
 pub(super) fn of_host<'a>(providers: impl Iterator<Item = &'a JwtProvider>) -> Any {
-    // One filter for each provider: the maps of a filter with several have no fixed order in the encoding. Only the filter
-    // of the required provider may wait for a response; the composite filter skips those after it.
+    // One filter for each provider: a filter with several providers would have maps, which are encoded in random order.
+    // Only the required provider's filter may wait for a response; the composite filter skips the filters after it.
     let filters =
         providers.map(|provider| wire::extension("envoy.filters.http.jwt_authn", filter(provider)));
     auth::execute(Some(composite::ExecuteFilterAction {
@@ -37,7 +38,7 @@ pub(super) fn of_host<'a>(providers: impl Iterator<Item = &'a JwtProvider>) -> A
     }))
 }
 
-/// Configuration of [`JWT_PROVIDER`](crate::hcm::JWT_PROVIDER) for a route that requires tokens of a provider.
+/// Configuration of [`JWT_PROVIDER`](crate::hcm::JWT_PROVIDER) for a route that requires tokens from a provider.
 pub(super) fn of_route(provider: &str) -> Any {
     let value = FilterStateValue {
         factory_key: "envoy.string".to_owned(),
@@ -49,7 +50,7 @@ pub(super) fn of_route(provider: &str) -> Any {
     })
 }
 
-/// Its configuration for a host.
+/// Configuration of [`JWT_PROVIDER`](crate::hcm::JWT_PROVIDER) for a host.
 pub(super) fn of_no_route() -> Any {
     pack_any(state::Config::default())
 }

@@ -43,7 +43,7 @@ fn hash(policy: &model::HashPolicy) -> HashPolicy {
             }
             HashOf::Cookie { name, path } => PolicySpecifier::Cookie(Cookie {
                 name: name.clone(),
-                // Without a lifetime, Envoy sets no cookie; zero means a session cookie.
+                // Without a lifetime, Envoy doesn't set a cookie; zero means a session cookie.
                 ttl: Some(wire::duration(Duration::ZERO)),
                 path: path.clone(),
                 ..Default::default()

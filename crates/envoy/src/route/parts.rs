@@ -1,7 +1,7 @@
-//! The routes of a host in parts, so that a changed route of a host with many routes costs its part, not the host.
+//! Splits the routes of a large host into parts, so that a changed route costs only its part, not the whole host.
 //!
-//! In: a [`VirtualHost`]. Out: its parts, and the matcher that joins them. A part has the routes of one key of the
-//! [`Tree`](super::tree), which depend on no other part.
+//! In: a [`VirtualHost`]. Out: its parts, and the matcher that joins them. A part has the routes for one key of the
+//! [`Tree`](super::tree), and doesn't depend on other parts.
 
 use std::sync::Arc;
 
@@ -20,8 +20,8 @@ use super::tree::{MANY, Tree};
 use super::virtual_host::{Frame, envoys};
 use crate::wire::{self, xds_extension};
 
-/// Identifies a part: the host, and the text with which the paths start. That of the paths that start with no other
-/// part's text is empty.
+/// Identifies a part: the host, and the text that the part's paths start with; empty for paths that don't start with
+/// any other part's text.
 pub(crate) type PartKey = (VirtualHostKey, Arc<str>);
 
 /// A part of a host.
@@ -37,7 +37,7 @@ pub(crate) fn may_have_parts(host: &VirtualHost) -> bool {
     host.routes.len() >= MANY
 }
 
-/// The parts of a host, sorted by text; none if its routes are a list.
+/// A host's parts, sorted by text; none if the host's routes stay a list.
 pub(crate) fn parts(host: &VirtualHost) -> Vec<(Arc<str>, Part)> {
     let Some(tree) = Tree::new(&host.routes) else {
         return Vec::new();
@@ -56,7 +56,7 @@ pub(crate) fn parts(host: &VirtualHost) -> Vec<(Arc<str>, Part)> {
 }
 
 impl Part {
-    /// What Envoy does with requests for its paths.
+    /// What Envoy does with requests for this part's paths.
     pub(super) fn on_match(
         &self,
         key: &VirtualHostKey,
@@ -73,7 +73,7 @@ impl Part {
         }
     }
 
-    /// Its bytes, as [`wire::host_of_parts`] joins them.
+    /// The part's bytes, as [`wire::host_of_parts`] joins them.
     pub(crate) fn encode(
         &self,
         (host, text): &PartKey,

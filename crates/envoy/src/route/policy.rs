@@ -1,4 +1,4 @@
-//! Limits on requests: the addresses that may send them, their rate, and their tokens.
+//! Limits on requests: allowed client addresses, rates and required tokens.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -70,8 +70,8 @@ fn principal(range: &SourceRange) -> rbac::Principal {
     }
 }
 
-/// No limit on the rate: Envoy requires a bucket in the configuration of a route or host, but uses it for no request
-/// unless the filter is enabled for a share of them.
+/// An unlimited rate: Envoy requires a bucket in a route's or host's configuration, but doesn't use it unless the
+/// filter is enabled for a share of the requests.
 pub(crate) fn no_rate() -> LocalRateLimit {
     LocalRateLimit {
         stat_prefix: "rate".to_owned(),

@@ -26,7 +26,7 @@ pub(super) struct Origin<'a> {
 
 /// A redirect as one or two actions.
 pub(super) struct Redirects {
-    /// For all other requests.
+    /// For all requests that `with_port` doesn't handle.
     pub(super) action: RedirectAction,
     /// For requests whose Host has a port, if they need another action.
     pub(super) with_port: Option<RedirectAction>,

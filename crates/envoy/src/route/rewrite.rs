@@ -10,7 +10,7 @@ use super::matching::regex;
 pub(super) enum Rewrite {
     /// Replaces the part matched by the route's path match.
     Matched(String),
-    /// Replaces the match of the expression.
+    /// Replaces what the expression matches.
     Regex {
         /// RE2, anchored so that it matches at most once.
         pattern: String,

@@ -10,7 +10,8 @@ use sesame_model::Session;
 
 use crate::wire;
 
-/// Configuration of the session filter for a route or one of its targets. If a client's endpoint is gone, another is chosen.
+/// Configuration of the session filter for a route or one of its targets. If a client's endpoint is gone, Envoy chooses
+/// another.
 pub(super) fn session(session: &Session) -> Any {
     let state = match session {
         Session::Cookie {

@@ -6,8 +6,8 @@
 //! tries only that key's routes. It never falls back to a shorter key, so each key holds, in list order, all routes
 //! that can match a path with this prefix. So a request gets the same route as from the list.
 //!
-//! Each key costs Envoy a few microseconds whenever it gets the table, so paths that start alike share one. The keys
-//! depend only on the paths of all routes, so a route that changes otherwise changes no other key.
+//! Each key costs Envoy a few microseconds whenever it gets the table, so paths that start alike share a key. The keys
+//! depend only on the routes' paths, so any other change to a route doesn't affect other keys.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -20,19 +20,19 @@ pub(super) const MANY: usize = 64;
 /// Limit on the tree's size, as a multiple of the number of routes: a route that matches any path is stored under
 /// every key.
 const COPIES: usize = 8;
-/// The maximum number of routes with different paths that share a key. Trying one costs a request about 0.06 µs.
+/// The maximum number of routes with different paths that share a key. Trying a route costs a request about 0.06 µs.
 const SHARED: usize = 16;
 
 /// Routes by key, as indexes into the list.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Tree<'a> {
-    /// None of them is empty.
+    /// No key is empty.
     pub(super) keys: BTreeMap<&'a str, Vec<usize>>,
     /// Routes for paths that match no key.
     pub(super) rest: Vec<usize>,
 }
 
-/// The routes that name one path.
+/// The routes that name the same path.
 #[derive(Debug, Default)]
 struct Named {
     /// Routes for exactly this path.
@@ -104,14 +104,14 @@ impl<'a> Tree<'a> {
     }
 }
 
-/// Gives each path a key that it starts with, unless few enough are left without one. Returns the routes of each key, and
-/// those without a key. Of several keys that a path starts with, its routes have the longest.
+/// Assigns each path a key that it starts with, unless few enough paths are left without a key. Returns the routes for
+/// each key, and the routes without a key. If a path starts with several keys, its routes get the longest.
 fn grouped<'a>(
     named: &BTreeMap<&'a str, Named>,
     shared: usize,
 ) -> (BTreeMap<&'a str, Vec<usize>>, Vec<usize>) {
     let mut keys = BTreeMap::new();
-    // Prefixes of the current path, the shortest first.
+    // Prefixes of the current path, shortest first.
     let mut open = vec![Branch::new("", Vec::new())];
     let mut paths = named.iter().peekable();
     while let Some((path, own)) = paths.next() {
@@ -146,9 +146,9 @@ fn grouped<'a>(
 /// A text at which paths end or diverge.
 struct Branch<'a> {
     prefix: &'a str,
-    /// The routes of this path.
+    /// The routes for this path.
     own: Vec<usize>,
-    /// Branches of longer paths, with their routes that have no key yet.
+    /// Branches of longer paths, with their routes that don't have a key yet.
     below: Vec<(&'a str, Vec<usize>)>,
 }
 
@@ -161,7 +161,8 @@ impl<'a> Branch<'a> {
         }
     }
 
-    /// Gives keys to branches, the largest first, until the other routes can share a key. Returns these.
+    /// Assigns keys to branches, largest first, until the remaining routes can share a key. Returns the remaining
+    /// routes.
     fn divide(mut self, shared: usize, keys: &mut BTreeMap<&'a str, Vec<usize>>) -> Vec<usize> {
         self.below
             .sort_by_key(|(prefix, places)| (Reverse(places.len()), *prefix));

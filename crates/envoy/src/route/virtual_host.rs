@@ -18,7 +18,7 @@ use super::redirect::{Origin, redirect};
 use super::{auth, cookies, cors, forward, global_rate, jwt, parts, policy, session};
 use crate::{hcm, names, shard};
 
-/// The virtual host of a domain. `visible_port` maps a port in the Gateway's spec to the port that clients see, which
+/// The virtual host for a domain. `visible_port` maps a port in the Gateway's spec to the port that clients see, which
 /// redirects use.
 pub fn virtual_host(
     key: &VirtualHostKey,
@@ -67,7 +67,7 @@ pub(super) struct Frame {
     fallback: bool,
     /// The number of the host's checks.
     checks: usize,
-    /// Whether the host has a limit on the rate.
+    /// Whether the host has a rate limit.
     limited: bool,
 }
 
@@ -82,7 +82,7 @@ impl Frame {
     }
 }
 
-/// Some routes of a host as Envoy routes, after the one for misdirected requests.
+/// Some of a host's routes as Envoy routes, after the route for misdirected requests.
 pub(super) fn envoys(
     key: &VirtualHostKey,
     frame: &Frame,
@@ -115,7 +115,7 @@ pub(super) fn envoys(
     out
 }
 
-/// Exempts a route from the limit of its host.
+/// Exempts a route from its host's rate limit.
 fn without_rate(route: &mut pb::Route) {
     let filters = &mut route.typed_per_filter_config;
     filters.insert(hcm::RATE.to_owned(), pack_any(policy::no_rate()));
@@ -124,7 +124,8 @@ fn without_rate(route: &mut pb::Route) {
 /// A table with these hosts. The port in a Host header is ignored, and a backend's header modifications win over the
 /// route's.
 ///
-/// Sorted by domain: `hosts`, and any reserved domains without a host. `scripted`: one of the hosts changes cookies.
+/// The table contains `hosts`, and any reserved domains without a host, sorted by domain. `scripted`: whether one of
+/// the hosts changes cookies.
 pub fn route_table(
     key: &RouteTableKey,
     table: &RouteTable,
@@ -167,7 +168,7 @@ pub(crate) fn table_tail() -> pb::RouteConfiguration {
     }
 }
 
-/// The field of a table or shard after these, if one of the hosts changes cookies.
+/// The field after a table's or shard's tail if one of its hosts changes cookies.
 pub(crate) fn script() -> pb::RouteConfiguration {
     pb::RouteConfiguration {
         typed_per_filter_config: [(hcm::COOKIES.to_owned(), cookies::script())].into(),
@@ -212,8 +213,8 @@ pub(crate) fn reserved(table: &RouteTable, domain: &str) -> pb::VirtualHost {
     }
 }
 
-/// Requests on connections of listeners other than this one, and `*` with `fallback`, get 421, so that the client opens a
-/// connection for the host.
+/// Responds with 421 on connections of any listener but `listener` and, with `fallback`, `*`, so that the client opens
+/// a connection for the host.
 fn misdirected(listener: &str, fallback: bool) -> pb::Route {
     let accepted = [listener].into_iter().chain(fallback.then_some("*"));
     pb::Route {

@@ -1,8 +1,8 @@
-//! Matches the addresses of a fleet's Services with the requests of its owner.
+//! Matches the addresses of a fleet's Services with its owner's requests.
 //!
 //! Pure. A fleet has a Service whose type its parameters determine, by default LoadBalancer, and a second one of type
-//! ClusterIP if a request has routability Cluster. Each can request one IP address. The addresses of a Service that
-//! isn't of type LoadBalancer are its cluster IPs, since the ports on the nodes' addresses differ from the Gateway's.
+//! ClusterIP if a request has routability Cluster. Each Service can request one IP address. The addresses of a Service
+//! whose type isn't LoadBalancer are its cluster IPs, since node ports differ from the Gateway's ports.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -15,7 +15,8 @@ use sesame_model::{
 use super::kind::ObjectKind;
 use super::spec::FleetSpec;
 
-/// The routability that GEP-5093 requires for tests: an address like any other, reported with this name.
+/// The routability that GEP-5093 requires for tests. Its addresses are like any others, but are reported with this
+/// name.
 const SENTINEL: &str = "testing.x-k8s.io/sentinel";
 
 /// The requested addresses.
@@ -86,7 +87,7 @@ fn is_in_cluster(request: &AddressRequest) -> bool {
     request.routability == Routability::Cluster
 }
 
-/// Whether the fleet's first Service has addresses for a request.
+/// Whether addresses of the fleet's first Service can satisfy a request.
 fn is_outside(request: &AddressRequest) -> bool {
     match &request.routability {
         Routability::Default => true,
@@ -147,7 +148,7 @@ impl AssignedAddresses {
         }
     }
 
-    /// The cluster IP that a Service requests; a dual-stack Service has another one as well.
+    /// The cluster IP that a Service requests. A dual-stack Service also has a second one.
     pub(super) fn cluster_ip(&self) -> Option<IpAddr> {
         self.cluster_ip
     }
@@ -241,8 +242,8 @@ fn satisfies(address: &FleetAddress, request: &AddressRequest) -> bool {
 }
 
 impl RequestedAddresses {
-    /// The problem with requests that are not satisfied. Requests with a routability may stay unsatisfied, unless no
-    /// request is satisfied (GEP-5093).
+    /// The problem with unsatisfied requests. Requests with a routability may stay unsatisfied, unless no request is
+    /// satisfied (GEP-5093).
     fn problem(
         &self,
         unassigned: &[usize],
@@ -308,7 +309,7 @@ impl RequestedAddresses {
     }
 }
 
-/// All addresses of a Service.
+/// A Service's addresses, with their routability.
 fn all(service: Option<&AssignedAddresses>) -> Vec<(FleetAddress, Routability)> {
     let addresses = service.into_iter().flat_map(|service| {
         let addresses = service.addresses.iter();

@@ -1,4 +1,4 @@
-//! Writes the objects of fleets.
+//! Writes fleets' objects.
 //!
 //! In: a job. Out: the outcome of each of its actions. An existing object that Sesame didn't create is never modified.
 
@@ -20,7 +20,7 @@ use super::kind::ObjectKind;
 use super::observed::{FleetKey, ObservedObject};
 use super::spec::FleetsConfig;
 
-/// The field manager of `spec.replicas` until an autoscaler takes it over.
+/// The field manager for `spec.replicas` until an autoscaler takes over.
 const SCALE_MANAGER: &str = "sesame-scale";
 
 /// The timeout of each action.

@@ -1,4 +1,4 @@
-//! The desired objects of a fleet.
+//! Builds a fleet's desired objects.
 //!
 //! In: a fleet's spec. Out: objects as JSON, with exactly the fields that Sesame manages. Pure. Must not depend on
 //! observed objects.
@@ -29,11 +29,11 @@ const DEFAULT_REPLICAS: u32 = 2;
 pub(super) struct DesiredObjects {
     /// By kind. A fleet has at most one object of each kind.
     pub(super) objects: BTreeMap<ObjectKind, Value>,
-    /// The initial number of Envoys if an autoscaler manages the number.
+    /// The initial number of Envoys if an autoscaler manages it.
     pub(super) initial_replicas: Option<u32>,
 }
 
-/// Shared by all objects of a fleet.
+/// Shared by all of a fleet's objects.
 struct Common<'a> {
     config: &'a FleetsConfig,
     fleet: &'a FleetId,
@@ -43,7 +43,7 @@ struct Common<'a> {
     annotations: BTreeMap<String, String>,
 }
 
-/// The objects of a fleet.
+/// Builds a fleet's objects.
 pub(super) fn desired_objects(
     config: &FleetsConfig,
     fleet: &FleetId,
@@ -204,7 +204,7 @@ fn daemon_set(common: &Common<'_>) -> Value {
         "selector": common.selector(),
         "updateStrategy": {
             "type": "RollingUpdate",
-            // Pods use no host ports, so a node can run two during an update.
+            // Pods don't use host ports, so a node can run two during an update.
             "rollingUpdate": { "maxSurge": 1, "maxUnavailable": 0 },
         },
         "template": pod::template(common, Workload::DaemonSet),
@@ -215,7 +215,7 @@ fn disruption_budget(common: &Common<'_>) -> Value {
     json!({
         "maxUnavailable": 1,
         "selector": common.selector(),
-        // An Envoy that isn't ready serves no clients, but would block the drain of its node.
+        // An Envoy that isn't ready doesn't serve clients, but would block its node's drain.
         "unhealthyPodEvictionPolicy": "AlwaysAllow",
     })
 }

@@ -2,7 +2,7 @@
 //!
 //! The API server records the manager of each field (`metadata.managedFields`). A fingerprint is a hash of the fields
 //! that Sesame manages. The observed and the desired object's fingerprints differ if another client has changed or
-//! removed such a field, or if the desired state has changed. Fields added by others don't count.
+//! removed such a field, or if the desired state has changed. Fields added by other clients don't count.
 //!
 //! The format is `FieldsV1` of structured-merge-diff: nested maps whose keys are `f:<field>`, `k:<JSON of a list
 //! element's keys>`, `v:<JSON of a set's element>`, and `.` for the value itself. An empty map stands for the whole
@@ -11,18 +11,18 @@
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
-/// The field manager of all writes of fleets' objects.
+/// The field manager for all writes to fleets' objects.
 pub(super) const FIELD_MANAGER: &str = "sesame";
 
 /// A hash of the fields that Sesame manages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Fingerprint(u128);
 
-/// The fingerprint of an object to apply.
+/// The fingerprint of an object that is to be applied.
 pub(super) fn of_desired(object: &Value) -> Fingerprint {
     let mut managed_part = object.clone();
     if let Some(fields) = managed_part.as_object_mut() {
-        // An object's identity has no manager.
+        // These fields identify the object, so they have no manager.
         for name in ["apiVersion", "kind"] {
             fields.remove(name);
         }
@@ -47,10 +47,10 @@ pub(super) fn of_observed(object: &Value, managed: Option<&Value>) -> Fingerprin
 /// A JSON object.
 type Fields = Map<String, Value>;
 
-/// Values nested deeper than this are treated as a whole. None of ours are.
+/// Values nested deeper than this are treated as a whole. Ours aren't nested that deeply.
 const MAX_DEPTH: usize = 64;
 
-/// The part of a value that is managed.
+/// The managed part of a value.
 fn extract(value: &Value, managed: &Fields, depth: usize) -> Value {
     let has_children = managed.keys().any(|key| key != ".");
     if !has_children || depth > MAX_DEPTH {
@@ -99,7 +99,7 @@ fn extract(value: &Value, managed: &Fields, depth: usize) -> Value {
 
 fn hash(mut value: Value) -> Fingerprint {
     canonicalize(&mut value);
-    // Objects are serialized in the order of their keys, which `canonicalize` has sorted.
+    // Objects are serialized in key order, and `canonicalize` has sorted the keys.
     let digest = Sha256::digest(value.to_string().as_bytes());
     let mut bytes = [0; 16];
     bytes.copy_from_slice(&digest[..16]);
@@ -169,7 +169,7 @@ mod tests {
         })
     }
 
-    /// As on the API server: with defaults, a status, and fields added by others.
+    /// The object as the API server stores it: with defaults, a status, and fields added by other clients.
     fn observed() -> Value {
         let mut object = desired();
         object["metadata"]["uid"] = json!("u");

@@ -20,14 +20,14 @@ use super::spec::{FleetSpec, FleetsConfig};
 pub(super) struct Fleet {
     desired: Option<DesiredFleet>,
     pub(super) observed: BTreeMap<ObjectKind, ObservedObject>,
-    /// The fingerprint last applied, and that of the object as stored. They differ if the API server or a webhook
+    /// The last applied fingerprint, and the stored object's fingerprint. They differ if the API server or a webhook
     /// normalizes a field.
     applied: BTreeMap<ObjectKind, (Fingerprint, Fingerprint)>,
-    /// Why an object can't be written.
+    /// The reasons that objects can't be written, by kind.
     pub(super) problems: BTreeMap<ObjectKind, String>,
 }
 
-/// The desired state. Holds fingerprints only; objects are built again to be written.
+/// The desired state. Holds only fingerprints; objects are rebuilt for each write.
 #[derive(Debug)]
 struct DesiredFleet {
     id: FleetId,
@@ -60,7 +60,7 @@ pub(super) enum Action {
     },
     /// Sets `spec.replicas` once.
     Scale(Value),
-    /// Deletes the object with this uid.
+    /// Deletes the object with this UID.
     Delete { kind: ObjectKind, uid: String },
 }
 
@@ -112,7 +112,7 @@ impl Fleet {
         self.desired.as_ref().map(|desired| &desired.id)
     }
 
-    /// The owner of its objects.
+    /// The owner of the fleet's objects.
     pub(super) fn owner(&self) -> Option<&GatewayOwner> {
         self.desired.as_ref()?.spec.request.owner.as_ref()
     }
@@ -175,8 +175,8 @@ impl Fleet {
                     fingerprint,
                     uid,
                 };
-                // Without a manager, `spec.replicas` falls back to 1, so on an existing object the other manager must
-                // take it over first.
+                // `spec.replicas` falls back to 1 when it loses its manager, so on an existing object the scale action
+                // must take it over first.
                 match scale {
                     Some(scale) if exists => actions.extend([scale, apply]),
                     other => actions.extend([apply].into_iter().chain(other)),
@@ -277,8 +277,8 @@ impl Fleet {
         None
     }
 
-    /// The fleet's state. `unwatchable` contains the kinds that can't be watched, each in a namespace or (`None`) in
-    /// all namespaces, and the reasons.
+    /// The fleet's state. `unwatchable` maps each kind that can't be watched, in a namespace or (`None`) in all, to the
+    /// reason.
     pub(super) fn state(
         &self,
         key: &FleetKey,
@@ -316,7 +316,7 @@ impl Fleet {
             .find(|((kind, scope), _)| self.is_desired(*kind) && here(scope))
             .map(|(_, message)| message);
         let mut problems = self.problems.iter();
-        // Without this Service, only requests for addresses inside the cluster are affected.
+        // A failure of this Service affects only requests for addresses inside the cluster.
         let affects_all =
             |kind: ObjectKind| kind != ObjectKind::ClusterService || in_cluster.is_some();
         let unwritten = problems.find(|(kind, _)| affects_all(**kind));
@@ -333,7 +333,7 @@ impl Fleet {
         Some(out)
     }
 
-    /// Whether it is not desired and has no objects.
+    /// Whether the fleet isn't desired and has no objects.
     pub(super) fn is_empty(&self) -> bool {
         self.desired.is_none() && self.observed.is_empty()
     }
@@ -348,7 +348,7 @@ fn may_delete(config: &FleetsConfig, key: &FleetKey, observed: &ObservedObject) 
     observed.labelled && FleetKey::new(config, &fleet) == *key
 }
 
-/// The message for an object that Sesame didn't create but that has the name of a fleet's object.
+/// The message for a foreign object with the name of a fleet's object.
 pub(super) fn foreign_message(kind: ObjectKind, key: &FleetKey) -> String {
     format!(
         "{} {}/{} already exists and was not created by Sesame; delete it so that Sesame can create its own",

@@ -1,7 +1,7 @@
-//! All fleets: which of them to reconcile, and when.
+//! Decides which fleets to reconcile, and when.
 //!
 //! In: the desired fleets, watch events, the outcomes of jobs, and the time. Out: jobs, at most one per fleet at a
-//! time, and states of fleets. Pure: no clock. The cost of a change doesn't depend on the number of fleets.
+//! time, and fleet states. Pure: no clock. The cost of a change doesn't depend on the number of fleets.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -25,10 +25,10 @@ const MAX_UNREPORTED_FAILURES: u32 = 3;
 /// The longest delay after a failure. The cause may go away without a watch event.
 const MAX_BACKOFF: Duration = Duration::from_secs(60);
 
-/// The backoff for an object resets once the object has needed no repair for this long.
+/// The backoff for an object resets once the object hasn't needed a repair for this long.
 const BACKOFF_RESET: Duration = Duration::from_secs(600);
 
-/// An event of a watch.
+/// A watch event.
 #[derive(Debug)]
 pub(super) enum ObjectEvent {
     /// An object was created or changed.
@@ -37,7 +37,7 @@ pub(super) enum ObjectEvent {
     Deleted(ObjectKind, FleetKey),
     /// All objects of a kind, in a namespace or (`None`) in all.
     Listed(ObjectKind, Option<String>, Vec<(FleetKey, ObservedObject)>),
-    /// A kind can't be watched, and why.
+    /// A kind can't be watched, with the reason.
     Unwatchable(ObjectKind, Option<String>, String),
 }
 
@@ -61,7 +61,7 @@ pub(super) struct Fleets {
     scheduled: BTreeSet<(Instant, FleetKey)>,
     /// Kinds that haven't been listed yet.
     unlisted: BTreeSet<(ObjectKind, Option<String>)>,
-    /// Kinds that can't be watched, in a namespace or (`None`) in all, and why.
+    /// Kinds that can't be watched, in a namespace or (`None`) in all, with the reasons.
     unwatchable: BTreeMap<(ObjectKind, Option<String>), String>,
     leading: bool,
     /// All desired fleets are known; others are orphans.
@@ -80,11 +80,11 @@ struct FleetEntry {
     job_running: bool,
     /// Consecutive failed jobs.
     failures: u32,
-    /// The last repair of each kind, and the number of consecutive ones before it.
+    /// Each kind's last repair, and the number of consecutive repairs before it.
     repairs: BTreeMap<ObjectKind, (Instant, u32)>,
-    /// No job before this time.
+    /// No job starts before this time.
     not_before: Option<Instant>,
-    /// The state last reported.
+    /// The last reported state.
     reported: Option<FleetState>,
 }
 
@@ -133,7 +133,7 @@ impl Fleets {
         self.leading = leading;
     }
 
-    /// All desired fleets are known. From now on, others are orphans.
+    /// Declares that all desired fleets are known. From now on, other fleets are orphans.
     pub(super) fn mark_complete(&mut self) {
         if !self.complete {
             self.complete = true;
@@ -211,7 +211,7 @@ impl Fleets {
             }
             entry.not_before = None;
             if entry.fleet.id().is_none() && !entry.removed && !self.complete {
-                // It may still turn out to be desired.
+                // The fleet may still turn out to be desired.
                 continue;
             }
             let actions = entry.fleet.plan(&self.config, &key);
@@ -266,7 +266,7 @@ impl Fleets {
         self.mark_due(key);
     }
 
-    /// The new state of a fleet whose state has changed, if any.
+    /// A fleet whose state has changed, and its new state, if any.
     pub(super) fn next_state(&mut self) -> Option<(FleetId, Option<FleetState>)> {
         self.changed_states.pop_first()
     }
@@ -376,7 +376,7 @@ impl FleetEntry {
     }
 }
 
-/// The delay after a failure preceded by `failures` others.
+/// The delay after a failure, given the number of consecutive `failures` before it.
 fn backoff(failures: u32) -> Duration {
     MIN_BACKOFF
         .saturating_mul(1 << failures.min(16))

@@ -4,8 +4,8 @@
 //! xDS server. Must not depend on how discovery is served or how Envoys run.
 //!
 //! The leader issues, renews and repairs certificates. Every replica watches the Secrets and serves with their
-//! contents. An Envoy has its Secret mounted as files and reloads them when they change, so a renewal restarts nothing
-//! and closes no stream.
+//! contents. An Envoy has its Secret mounted as files and reloads them when they change, so a renewal doesn't restart
+//! Envoys or close streams.
 //!
 //! - [`cert`]: issues and reads certificates.
 //! - [`ca`]: CAs and their rotation.
@@ -33,12 +33,12 @@ pub use cert::TlsFiles;
 /// Returns the current time.
 pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
-/// Settings of [`start`].
+/// Settings for [`start`].
 #[derive(Clone)]
 pub struct CaConfig {
     /// Sesame's namespace, with the Secrets [`secret::CA`] and [`secret::SERVER`].
     pub namespace: String,
-    /// The DNS names by which Envoys reach Sesame, such as `sesame-xds.sesame-system.svc`.
+    /// The DNS names at which Envoys reach Sesame, such as `sesame-xds.sesame-system.svc`.
     pub dns_names: Vec<String>,
     /// The namespaces of fleets; `None` means all.
     pub fleet_namespaces: Option<Vec<String>>,
@@ -47,7 +47,7 @@ pub struct CaConfig {
 }
 
 impl CaConfig {
-    /// Fleets in all namespaces, and the system clock.
+    /// Settings for fleets in all namespaces, with the system clock.
     pub fn new(namespace: impl Into<String>, dns_names: Vec<String>) -> Self {
         Self {
             namespace: namespace.into(),
@@ -65,11 +65,11 @@ pub struct FleetSecret {
     pub namespace: String,
     /// The Secret's name.
     pub name: String,
-    /// Its labels, besides Sesame's own.
+    /// The Secret's labels, besides Sesame's own.
     pub labels: BTreeMap<String, String>,
-    /// Its annotations, besides Sesame's own.
+    /// The Secret's annotations, besides Sesame's own.
     pub annotations: BTreeMap<String, String>,
-    /// Its owner. Without one, it exists until [`Handle::set_fleet`] deletes it.
+    /// The Secret's owner. Without an owner, the Secret exists until [`Handle::set_fleet`] deletes it.
     pub owner_reference: Option<OwnerReference>,
 }
 
@@ -97,12 +97,12 @@ impl Handle {
         });
     }
 
-    /// Sets whether this replica leads; false at first. Only the leader writes.
+    /// Sets whether this replica leads; initially false. Only the leader writes.
     pub fn set_leading(&self, leading: bool) {
         self.update(|pending| pending.leading = Some(leading));
     }
 
-    /// All desired fleets are known. From now on, Secrets of other fleets are orphans and are deleted.
+    /// Declares that all desired fleets are known. From now on, other fleets' Secrets are orphans and are deleted.
     pub fn mark_complete(&self) {
         self.update(|pending| pending.complete = true);
     }
@@ -118,7 +118,7 @@ impl Handle {
     }
 }
 
-/// Starts the task. The receiver has the xDS server's files: `None` until the leader has issued them.
+/// Starts the task. The receiver holds the xDS server's files: `None` until the leader has issued them.
 pub fn start(client: Client, config: CaConfig) -> (Handle, watch::Receiver<Option<TlsFiles>>) {
     let pending = Arc::new(Mutex::new(PendingChanges::default()));
     let (changed, changes) = watch::channel(());

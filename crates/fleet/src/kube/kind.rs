@@ -58,7 +58,7 @@ impl ObjectKind {
         ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, self.name()))
     }
 
-    /// The suffix that the names of objects of this kind append to the fleet's name; usually empty.
+    /// The suffix appended to the fleet's name in object names of this kind; usually empty.
     pub(super) fn suffix(self) -> &'static str {
         match self {
             Self::ClusterService => "-cluster",

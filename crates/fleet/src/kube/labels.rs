@@ -1,4 +1,4 @@
-//! Labels and annotations of a fleet's objects: Sesame's own, and those of the owner.
+//! Labels and annotations of a fleet's objects: Sesame's own, and the owner's.
 
 use std::collections::BTreeMap;
 
@@ -12,15 +12,15 @@ pub(super) const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
 pub(super) const SESAME: &str = "sesame";
 /// The instance of Sesame that manages the object.
 pub(super) const INSTANCE: &str = "app.kubernetes.io/instance";
-/// The name of the fleet's objects. Services and workloads select pods by it.
+/// The name of the fleet's objects. Services and workloads select pods by this label.
 pub(super) const FLEET: &str = "projectsesame.io/fleet";
-/// On the Service for addresses inside the cluster.
+/// Set on the Service for addresses inside the cluster.
 pub(super) const ROUTABILITY: &str = "projectsesame.io/routability";
 /// The Gateway. The Gateway API requires this label on a Gateway's resources.
 const GATEWAY: &str = "gateway.networking.k8s.io/gateway-name";
 /// The Gateway's class.
 const GATEWAY_CLASS: &str = "gateway.networking.k8s.io/gateway-class-name";
-/// On pods: a hash of their files. Changing a file changes the pod template, so the pods are replaced.
+/// Set on pods: a hash of their files. Changing a file changes the pod template, so the pods are replaced.
 pub(super) const BOOTSTRAP: &str = "projectsesame.io/bootstrap";
 
 /// Labels that Kubernetes' controllers set to distinguish pods. Owners can't override them.
@@ -30,7 +30,7 @@ const RESERVED: [&str; 3] = [
     "pod-template-generation",
 ];
 
-/// Prefixes of Sesame's own keys and those of the Deployment controller. Owners can't set them.
+/// Prefixes of Sesame's own keys and the Deployment controller's. Owners can't set them.
 const RESERVED_PREFIXES: [&str; 2] = ["projectsesame.io/", "deployment.kubernetes.io/"];
 
 /// The labels of a fleet's objects: the owner's, overridden by ours.
@@ -68,7 +68,7 @@ pub(super) fn annotations(spec: &FleetSpec) -> BTreeMap<String, String> {
     without_reserved(&spec.request.annotations)
 }
 
-/// The label selector of a watch: objects of a kind, of all fleets of this instance.
+/// The label selector for watching a kind in all of this instance's fleets.
 pub(super) fn watch_selector(config: &FleetsConfig, kind: ObjectKind) -> String {
     let instance = names::label_value(&config.instance);
     let which = match kind {

@@ -22,9 +22,9 @@ pub const CERTIFICATES_DIR: &str = "/etc/envoy-certificates";
 /// The user ID of the pod's processes: not root.
 pub(super) const USER_ID: u32 = 65532;
 
-/// The default delay of a drain: about the time until all nodes and load balancers have removed the pod.
+/// The default delay before a drain: about the time that nodes and load balancers take to remove the pod.
 pub const DRAIN_DELAY: Duration = Duration::from_secs(5);
-/// The default timeout of a drain after that delay.
+/// The default drain timeout after that delay.
 pub const DRAIN_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The sidecar's preferred port.
@@ -46,8 +46,8 @@ pub fn heap_limit(parameters: &FleetParameters) -> Option<u64> {
     parameters.memory_limit.map(|limit| limit / 10 * 8)
 }
 
-/// Worker threads, from the CPU limit or else the request. By default, Envoy would start one for each of the node's
-/// CPUs, each with separate connections to every backend.
+/// The number of worker threads, derived from the CPU limit or else the CPU request. By default, Envoy would start one
+/// per CPU of the node, each with its own connections to every backend.
 pub(super) fn concurrency(parameters: &FleetParameters) -> u64 {
     let whole = |thousandths: u64| thousandths.div_ceil(1000).max(1);
     match (parameters.cpu_limit, parameters.cpu_request) {

@@ -1,7 +1,7 @@
 //! The names of a fleet's objects.
 //!
 //! An object's name combines a readable part of the Gateway's name with a hash of the fleet's full name, which makes it
-//! unique. The default fleet exists once, so its name needs no hash: users can refer to its Service.
+//! unique. There is only one default fleet, so its name doesn't need a hash, and users can refer to its Service.
 
 use sesame_model::{FleetId, dns_label, name_hash};
 
@@ -76,7 +76,7 @@ mod tests {
         assert!(name("default", "a.b.c").starts_with("a-b-c-"));
         assert!(name("default", "7.seas").starts_with("seas-"));
         assert!(name("default", "42").starts_with("gateway-"));
-        // Changing it would orphan the fleets of older versions.
+        // Changing the name would orphan the fleets of older versions.
         assert_eq!(name("default", "web"), "web-j3xv1q2kpt");
         assert_eq!(object(&FleetId::Default), "default-fleet");
         assert_eq!(certificate_secret(&FleetId::Default), "default-fleet-xds");

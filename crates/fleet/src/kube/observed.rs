@@ -33,7 +33,7 @@ impl FleetKey {
         }
     }
 
-    /// The name of the fleet's object of a kind.
+    /// The name of the fleet's object of this kind.
     pub(super) fn object_name(&self, kind: ObjectKind) -> String {
         format!("{}{}", self.name, kind.suffix())
     }
@@ -51,7 +51,7 @@ pub(super) struct ObservedObject {
     pub(super) deleting: bool,
     /// The Gateway that owns it.
     pub(super) owner: Option<Owner>,
-    /// Whether it has the labels of its fleet's objects.
+    /// Whether it has the labels that its fleet's objects have.
     pub(super) labelled: bool,
     pub(super) detail: Detail,
 }
@@ -63,7 +63,7 @@ pub(super) struct Owner {
     pub(super) uid: String,
 }
 
-/// The fields that only some kinds have.
+/// The fields that are specific to some kinds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Detail {
     None,
@@ -74,7 +74,7 @@ pub(super) enum Detail {
 /// Status of a Deployment or DaemonSet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct WorkloadStatus {
-    /// Pods that are ready.
+    /// Number of available pods.
     pub(super) available: u32,
     /// The desired number of pods; `None` until the DaemonSet controller has counted the nodes.
     pub(super) replicas: Option<u32>,
@@ -186,7 +186,7 @@ fn detail(kind: ObjectKind, object: &Value, managed: Option<&Value>) -> Detail {
         ObjectKind::DaemonSet => Detail::Workload(WorkloadStatus {
             available: number("/status/numberAvailable").unwrap_or(0),
             replicas: number("/status/desiredNumberScheduled").filter(|_| {
-                // 0 until the controller has observed the DaemonSet.
+                // The number is 0 until the controller has observed the DaemonSet.
                 number("/status/observedGeneration").is_some_and(|generation| generation > 0)
             }),
             manages_replicas: false,

@@ -1,7 +1,7 @@
-//! Writes the Services of XBackends, from which Kubernetes finds Pods.
+//! Writes Services for XBackends, so that Kubernetes finds their Pods.
 //!
-//! In: pending changes. Out: Services on the API server, and failures that need a user's action. [`PodServices`] makes the
-//! decisions. A change is pending until its effect has been observed, so a lost or reverted write is repeated, with
+//! In: pending changes. Out: Services on the API server, and failures that require user action. [`PodServices`] makes
+//! the decisions. A change is pending until its effect has been observed, so a lost or reverted write is repeated, with
 //! exponential backoff.
 
 mod queue;
@@ -27,7 +27,7 @@ use super::names;
 /// The maximum number of concurrent writes.
 const CONCURRENCY: usize = 8;
 
-/// The capacity of the channel of failures. While it is full, later failures of a Service replace earlier ones.
+/// The capacity of the failure channel. While it is full, later failures of a Service replace earlier ones.
 const FAILURE_CAPACITY: usize = 64;
 
 /// The timeout of each write.
@@ -36,8 +36,8 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 /// The reason that a Service can't be written, sent whenever it changes; `None` once it can be.
 pub type PodServiceFailures = mpsc::Receiver<(PodServiceId, Option<String>)>;
 
-/// Sets the pending changes. Calls return immediately and may come from any thread. When the receiver of failures is
-/// dropped, the task ends.
+/// Sets the pending changes. Calls return immediately and may come from any thread. The task ends when the failure
+/// receiver is dropped.
 #[derive(Clone, Debug)]
 pub struct PodServiceWriter(Arc<Shared>);
 
@@ -132,7 +132,7 @@ async fn run(
     }
 }
 
-/// Sends the request of a job.
+/// Sends a job's request.
 async fn write(client: Client, Job { id, change }: Job) -> (PodServiceId, Written) {
     let name = change.name();
     let object = format!("Service {}/{name}", id.namespace);
@@ -193,7 +193,7 @@ async fn delete(api: &Api<Service>, name: &str, uid: &str) -> Result<(), Error> 
     };
     match api.delete(name, &params).await {
         Ok(_) => Ok(()),
-        // It is gone, or another Service has its name.
+        // The Service is gone, or another one has its name.
         Err(Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
         Err(error) => Err(error),
     }
@@ -207,7 +207,7 @@ fn object(id: &PodServiceId, service: &PodService) -> Value {
         "metadata": {
             "name": service.name,
             "namespace": id.namespace,
-            // Kubernetes copies them to the EndpointSlices.
+            // Kubernetes copies these labels to the EndpointSlices.
             "labels": {
                 (MANAGED_BY): SESAME,
                 (XBACKEND_LABEL): names::label_value(&id.xbackend),

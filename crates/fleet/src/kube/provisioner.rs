@@ -1,6 +1,6 @@
 //! The task that reconciles all fleets.
 //!
-//! In: the desired fleets. Out: objects on the API server, and states of fleets. [`Fleets`] makes the decisions.
+//! In: the desired fleets. Out: objects on the API server, and fleet states. [`Fleets`] makes the decisions.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -22,17 +22,17 @@ use super::observed::FleetKey;
 use super::spec::{FleetSpec, FleetsConfig};
 use super::watch;
 
-/// The capacity of the channel of states. While it is full, later states of a fleet replace earlier ones.
+/// The capacity of the state channel. While it is full, later states of a fleet replace earlier ones.
 const STATE_CAPACITY: usize = 64;
 
-/// The capacity of the channel of watch events. While it is full, watches wait.
+/// The capacity of the watch event channel. While it is full, watches wait.
 const EVENT_CAPACITY: usize = 256;
 
 /// The state of a fleet whenever it changes; `None` means that the fleet has been removed.
 pub type FleetStates = mpsc::Receiver<(FleetId, Option<FleetState>)>;
 
-/// Sets the desired fleets. Calls return immediately and may come from any thread; the last call for a fleet wins. When
-/// the receiver of states is dropped, the task ends. All objects are kept.
+/// Sets the desired fleets. Calls return immediately and may come from any thread; the last call for a fleet wins. The
+/// task ends when the state receiver is dropped; all objects are kept.
 #[derive(Clone, Debug)]
 pub struct Provisioner {
     config: Arc<FleetsConfig>,
@@ -71,7 +71,8 @@ impl Shared {
 }
 
 impl Provisioner {
-    /// Sets the desired state of a fleet. `None` deletes its objects: its Gateway is deleted or has another class.
+    /// Sets the desired state of a fleet. `None` deletes its objects, because its Gateway was deleted or changed its
+    /// class.
     pub fn set_fleet(&self, fleet: FleetId, spec: Option<FleetSpec>) {
         self.shared
             .update(|pending| drop(pending.fleets.insert(fleet, spec.map(Box::new))));
@@ -83,8 +84,8 @@ impl Provisioner {
             .update(|pending| pending.leading = Some(leading));
     }
 
-    /// All desired fleets are known. From now on, other fleets are orphans and are deleted: their Gateway's class
-    /// changed while Sesame wasn't running.
+    /// Declares that all desired fleets are known. From now on, other fleets are orphans and are deleted: their
+    /// Gateway's class changed while Sesame wasn't running.
     pub fn mark_complete(&self) {
         self.shared.update(|pending| pending.complete = true);
     }

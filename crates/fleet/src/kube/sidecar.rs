@@ -1,21 +1,21 @@
-//! The sidecar of each Envoy: serves its probes, and drains it before its pod stops.
+//! The sidecar of each Envoy: serves Envoy's probes, and drains Envoy before the pod stops.
 //!
 //! In: requests from the kubelet, and Envoy's admin interface. Out: responses. Must not depend on the API server or on
 //! Envoy's configuration.
 //!
-//! Endpoints on a TCP port that is open to the network and read-only:
+//! Read-only endpoints, on a TCP port that is open to the network:
 //!
 //! - `GET /live`, the liveness probe: 200 while Envoy's admin interface responds, else 503.
 //! - `GET /ready`, the readiness probe: 200 while Envoy has its listeners and isn't draining, else 503.
 //! - `GET /drained`, the `preStop` hook of Envoy's container: responds when the drain is over, so that Envoy gets
 //!   SIGTERM only after that. 409 if no drain starts soon.
-//! - `GET /metrics`: Envoy's statistics in Prometheus' format.
+//! - `GET /metrics`: Envoy's statistics in Prometheus format.
 //!
-//! On a Unix socket inside the pod, so that no client outside the pod can start a drain: `POST /drain` starts a drain
-//! ([`start_drain`]). The `preStop` hook of the sidecar's container sends it; the kubelet runs the hooks of all
-//! containers concurrently.
+//! `POST /drain` starts a drain ([`start_drain`]). It is served only on a Unix socket inside the pod, so that clients
+//! outside the pod can't start a drain. The `preStop` hook of the sidecar's container sends this request; the kubelet
+//! runs the hooks of all containers concurrently.
 //!
-//! The state of a drain is in this process rather than in Envoy, so it doesn't survive a restart of the sidecar.
+//! The drain state is kept in this process, not in Envoy, so it is lost when the sidecar restarts.
 
 mod activity;
 mod drain;
@@ -38,7 +38,7 @@ use crate::local::admin::Admin;
 /// The folder shared with Envoy.
 pub const FOLDER: &str = layout::RUN_DIR;
 
-/// The configuration of a sidecar.
+/// A sidecar's configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SidecarConfig {
     /// Envoy's admin interface: a Unix socket.
@@ -52,7 +52,7 @@ pub struct SidecarConfig {
 }
 
 impl Default for SidecarConfig {
-    /// The same as in the pod template.
+    /// The same values as in the pod template.
     fn default() -> Self {
         Self {
             admin_socket: layout::ADMIN_SOCKET.into(),
@@ -80,7 +80,7 @@ struct Shared {
 }
 
 impl Shared {
-    /// Starts a drain, unless one has started.
+    /// Starts a drain, unless one has already started.
     fn start_drain(self: &Arc<Self>) {
         let first = self.stage.send_if_modified(|stage| {
             let first = *stage == Stage::Serving;
@@ -100,13 +100,13 @@ impl Shared {
     }
 }
 
-/// Listens on a port at all addresses of the pod.
+/// Listens on a port on all of the pod's addresses.
 ///
 /// # Errors
 /// The port is in use.
 pub fn listen(port: u16) -> io::Result<TcpListener> {
     let bind = |ip: IpAddr| sesame_http::listen(SocketAddr::new(ip, port));
-    // The pod may have no IPv6.
+    // IPv6 may be unavailable in the pod.
     bind(Ipv6Addr::UNSPECIFIED.into()).or_else(|_| bind(Ipv4Addr::UNSPECIFIED.into()))
 }
 
@@ -115,7 +115,7 @@ pub fn listen(port: u16) -> io::Result<TcpListener> {
 /// # Errors
 /// The Unix socket can't be created.
 pub async fn serve(listener: TcpListener, config: SidecarConfig) -> io::Result<()> {
-    // The socket of a previous process.
+    // A previous process may have left its socket behind.
     match std::fs::remove_file(&config.control_socket) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
@@ -133,7 +133,7 @@ pub async fn serve(listener: TcpListener, config: SidecarConfig) -> io::Result<(
     Ok(())
 }
 
-/// Starts a drain through the control socket of a sidecar. Doesn't wait for it to finish.
+/// Starts a drain through a sidecar's control socket. Doesn't wait for it to finish.
 ///
 /// # Errors
 /// The sidecar doesn't respond.

@@ -1,4 +1,4 @@
-//! The settings of all fleets, and the spec of one.
+//! Settings shared by all fleets, and a single fleet's spec.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,8 +10,8 @@ use sesame_model::{FleetParameters, FleetRequest};
 pub struct FleetsConfig {
     /// Sesame's own namespace, where fleets without an owner live.
     pub namespace: String,
-    /// The value of the label `app.kubernetes.io/instance`, which distinguishes the fleets of several
-    /// instances of Sesame in one cluster. By default Sesame's own namespace.
+    /// The value of the label `app.kubernetes.io/instance`, which distinguishes the fleets of several Sesame instances
+    /// in one cluster. The default is Sesame's own namespace.
     pub instance: String,
     /// The image of Envoy, unless a fleet's parameters set another.
     pub envoy_image: String,
@@ -24,7 +24,7 @@ pub struct FleetsConfig {
 }
 
 impl FleetsConfig {
-    /// All namespaces, eight fleets at a time.
+    /// Settings for all namespaces, with a concurrency of eight.
     pub fn new(
         namespace: impl Into<String>,
         envoy_image: impl Into<String>,
@@ -49,10 +49,10 @@ pub struct FleetSpec {
     pub request: FleetRequest,
     /// The parameters in effect.
     pub parameters: FleetParameters,
-    /// Envoy's bootstrap as JSON, without a node ID. Its paths are those of [`super::layout`].
+    /// Envoy's bootstrap as JSON, without a node ID. Its paths are those in [`super::layout`].
     pub bootstrap: Arc<str>,
     /// Whether the bootstrap loads Sesame's module from [`super::layout::RUN_DIR`].
     pub module: bool,
-    /// Files by name. They are in [`super::layout::CONFIG_DIR`], and the bootstrap refers to them.
+    /// The files to which the bootstrap refers, by name. They are in [`super::layout::CONFIG_DIR`].
     pub files: BTreeMap<String, String>,
 }

@@ -1,4 +1,4 @@
-//! Fixtures of this module's tests.
+//! Fixtures for this module's tests.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Watches the objects of fleets and sends [`ObjectEvent`]s.
+//! Watches fleets' objects and sends [`ObjectEvent`]s.
 
 #[cfg(test)]
 mod tests;
@@ -27,7 +27,7 @@ const REPORT_AFTER_REFUSALS: u32 = 4;
 /// The delay before a relist.
 const RELIST_DELAY: Duration = Duration::from_secs(2);
 
-/// The delays of a failing watch. They stay short, since they add to the latency of the first events after an outage.
+/// The retry delays of a failing watch. They are short, since they delay the first events after an outage.
 pub(super) fn watch_backoff() -> ExponentialBackoff {
     ExponentialBuilder::new()
         .with_min_delay(Duration::from_millis(200))
@@ -45,7 +45,7 @@ pub(super) async fn watch(
     sender: mpsc::Sender<ObjectEvent>,
 ) {
     let mut refusals = 0;
-    // A refused watch that resumes yields no event: only a new list shows that the kind is readable again.
+    // A refused watch doesn't yield an event when it resumes: only a new list shows that the kind is readable again.
     while watch_once(&client, &config, kind, &scope, &sender, &mut refusals).await {
         tokio::time::sleep(RELIST_DELAY).await;
     }

@@ -49,7 +49,7 @@ impl Allocator {
         &self.by_fleet
     }
 
-    /// The address of a fleet.
+    /// A fleet's address.
     pub fn get(&self, id: &FleetId) -> Option<Ipv4Addr> {
         self.by_fleet.get(id).copied()
     }
@@ -69,7 +69,8 @@ fn lowest_free(from: Ipv4Addr, taken: &BTreeSet<Ipv4Addr>) -> Option<Ipv4Addr> {
     Some(candidate)
 }
 
-/// The next address that can be assigned. Those that end in 0 or 255 look like network or broadcast addresses.
+/// The next address that can be assigned. Skips addresses that end in 0 or 255, which look like network or broadcast
+/// addresses.
 fn successor(address: Ipv4Addr) -> Option<Ipv4Addr> {
     let mut bits = u32::from(address) + 1;
     while matches!(bits & 0xff, 0 | 0xff) {

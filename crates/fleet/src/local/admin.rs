@@ -54,7 +54,7 @@ pub struct Admin {
 }
 
 impl Admin {
-    /// The interface on this Unix socket. It need not exist yet.
+    /// The admin interface on this Unix socket, which need not exist yet.
     pub fn new(socket: impl Into<PathBuf>) -> Self {
         Self {
             socket: socket.into(),
@@ -105,7 +105,8 @@ impl Admin {
             .unwrap_or(Err(AdminError::Timeout))
     }
 
-    /// Whether Envoy's main thread responds, with any status. It does so under overload, and before it is ready.
+    /// Whether Envoy's main thread responds, with any status. It responds even under overload and before Envoy is
+    /// ready.
     ///
     /// # Errors
     /// Envoy doesn't respond within ten seconds.
@@ -116,9 +117,9 @@ impl Admin {
         }
     }
 
-    /// Returns once several consecutive requests, over `limit` in total, got no response. A single one may time out
-    /// after this process, or the machine, was suspended. A closed or missing socket doesn't count: only a process that
-    /// hangs accepts connections and doesn't respond.
+    /// Returns once several consecutive requests have gone unanswered, for `limit` in total. A single request may time
+    /// out after this process, or the machine, was suspended. A closed or missing socket doesn't count: only a hung
+    /// process accepts connections but doesn't respond.
     pub(super) async fn hung(&self, limit: Duration) {
         let mut unanswered = 0;
         while unanswered < HANG_REQUESTS {
@@ -157,7 +158,7 @@ impl Admin {
         let stats = self.get(filter).await?;
         match count_connections(&String::from_utf8_lossy(&stats)) {
             Some(number) => Ok(number > 0),
-            // Without these statistics, assume connections if there are listeners.
+            // If these statistics are missing, assume connections as long as there are listeners.
             None => Ok(!self.get("/listeners").await?.is_empty()),
         }
     }
@@ -173,7 +174,7 @@ impl Admin {
         let stream = UnixStream::connect(&self.socket).await?;
         let (mut sender, connection) =
             hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
-        // Polled together rather than in a task, so that dropping this future drops the connection.
+        // The connection is polled here rather than in a task, so that dropping this future closes it.
         let response = async {
             let response = sender.send_request(request).await?;
             if response.status() != StatusCode::OK {

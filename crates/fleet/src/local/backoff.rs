@@ -5,7 +5,7 @@ use std::time::Duration;
 use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
 
 /// The delays between restarts: none after the first crash, then `min`, doubling each time up to `max`. Jitter shortens
-/// each by up to half, so that fleets that crash together don't restart together.
+/// each delay by up to half, so that fleets that crash together don't restart together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RestartBackoff {
     /// The first non-zero delay.

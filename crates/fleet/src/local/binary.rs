@@ -1,7 +1,7 @@
 //! Finds the Envoy executable.
 //!
 //! In: the flag, the environment, the cache folder. Out: the path of an executable, or an error that says how to fix
-//! it. Downloads nothing: `cargo xtask envoy` fills the cache.
+//! it. Doesn't download Envoy: `cargo xtask envoy` fills the cache.
 
 use std::env;
 use std::ffi::OsString;
@@ -19,9 +19,9 @@ pub const ENVIRONMENT: &str = "SESAME_ENVOY";
 pub enum Origin {
     /// Set by `--envoy` or [`ENVIRONMENT`].
     Explicit,
-    /// The cache folder. Its version is [`VERSION`].
+    /// The cache folder, in version [`VERSION`].
     Cache,
-    /// `PATH`. It may have any version.
+    /// `PATH`, in any version.
     Path,
 }
 
@@ -37,19 +37,19 @@ pub struct Binary {
 /// Why there is no Envoy to run. The message says how to fix it.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum BinaryError {
-    /// The explicitly set file can't be run. No other is tried.
+    /// The explicitly set file can't be run. Other locations aren't tried.
     #[error(
         "{source_name} is {path:?}, which {problem}; set it to an Envoy executable, or unset it"
     )]
     Unusable {
         /// `--envoy` or [`ENVIRONMENT`].
         source_name: &'static str,
-        /// As set.
+        /// The path as set.
         path: PathBuf,
         /// Such as `is not a file` or `is not executable`.
         problem: &'static str,
     },
-    /// None is set, and there is none in the cache or on `PATH`.
+    /// Envoy isn't set explicitly, and isn't in the cache or on `PATH`.
     #[error(
         "no Envoy found: run `cargo xtask envoy` to download Envoy {VERSION}, or set --envoy PATH or {ENVIRONMENT}"
     )]
@@ -134,13 +134,13 @@ pub fn find(flag: Option<&Path>) -> Result<Binary, BinaryError> {
     SearchPaths::from_env(flag).find()
 }
 
-/// Sesame's cache folder: `$SESAME_CACHE`, `$XDG_CACHE_HOME/sesame` or `~/.cache/sesame`; `None` without a home.
-/// It need not exist.
+/// Sesame's cache folder: `$SESAME_CACHE`, `$XDG_CACHE_HOME/sesame` or `~/.cache/sesame`; `None` without a home folder.
+/// The folder need not exist.
 pub fn cache_dir() -> Option<PathBuf> {
     cache_dir_of(non_empty)
 }
 
-/// The path in a cache folder of this machine's Envoy, version [`VERSION`]. The file exists only if it is complete.
+/// The path of this machine's Envoy [`VERSION`] in a cache folder. The file exists only once it is complete.
 pub fn cached(cache: &Path) -> PathBuf {
     let platform = format!("{VERSION}-{}-{}", env::consts::OS, env::consts::ARCH);
     cache.join("envoy").join(platform).join("envoy")

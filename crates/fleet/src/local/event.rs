@@ -1,7 +1,7 @@
-//! The event channel of a supervisor.
+//! A supervisor's event channel.
 //!
-//! In: events of all fleets. Out: one bounded queue, in order. A slow receiver doesn't block a process: beyond a limit,
-//! log lines are dropped and counted. Other events have a reserve, which fills up only if the receiver stalls.
+//! In: events from all fleets. Out: one bounded queue, in order. A slow receiver doesn't block a process: beyond a
+//! limit, log lines are dropped and counted. Other events have a reserve, which fills up only if the receiver stalls.
 
 use std::process::ExitStatus;
 use std::sync::Arc;
@@ -19,10 +19,10 @@ const LOG_CAPACITY: usize = 4096;
 /// Further capacity, for other events only.
 const EVENT_RESERVE: usize = 4096;
 
-/// An event of a fleet's Envoy.
+/// An event from a fleet's Envoy.
 #[derive(Clone, Debug)]
 pub enum ProcessEvent {
-    /// A process has started. It may not serve yet.
+    /// A process has started, but may not be serving yet.
     Started {
         /// The fleet.
         fleet: FleetId,
@@ -31,7 +31,7 @@ pub enum ProcessEvent {
         /// 1 for the first process since the fleet was added or changed, incremented by each restart.
         attempt: u32,
     },
-    /// Envoy has its first configuration and serves it (`/ready` of its admin interface).
+    /// Envoy has its first configuration and serves it (`/ready` on its admin interface).
     Ready {
         /// The fleet.
         fleet: FleetId,
@@ -42,7 +42,7 @@ pub enum ProcessEvent {
     Hung {
         /// The fleet.
         fleet: FleetId,
-        /// How long its admin interface has not responded.
+        /// How long its admin interface hasn't responded.
         unresponsive: Duration,
     },
     /// A process exited.
@@ -53,7 +53,7 @@ pub enum ProcessEvent {
         status: ExitStatus,
         /// The time since the process started.
         uptime: Duration,
-        /// The delay before the next one starts; `None` if Sesame stopped it.
+        /// The delay before the next process starts; `None` if Sesame stopped this one.
         restart_in: Option<Duration>,
     },
     /// A process printed a line.
@@ -75,7 +75,7 @@ pub enum ProcessEvent {
 }
 
 impl ProcessEvent {
-    /// The fleet of the event.
+    /// The event's fleet.
     pub fn fleet(&self) -> &FleetId {
         match self {
             Self::Started { fleet, .. }
@@ -129,7 +129,7 @@ impl Sender {
 
     /// Queues a log line, or drops it if the queue is full.
     pub(super) fn log(&self, fleet: &FleetId, line: Line) {
-        // Concurrent senders may exceed the limit by one each, which is harmless.
+        // Each concurrent sender may exceed the limit by one line, which is harmless.
         if self.sender.capacity() <= EVENT_RESERVE {
             self.dropped.fetch_add(1, Ordering::Relaxed);
             return;

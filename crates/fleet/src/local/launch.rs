@@ -2,7 +2,7 @@
 //!
 //! In: the spec of an Envoy. Out: a child process. Must not depend on restarts or drains.
 //!
-//! One thread starts all of them: Linux kills a child when the *thread* that started it ends (`PR_SET_PDEATHSIG` in
+//! One thread starts all processes: Linux kills a child when the *thread* that started it ends (`PR_SET_PDEATHSIG` in
 //! prctl(2)), and an async runtime may end its threads at any time.
 
 use std::fs::{self, DirBuilder, OpenOptions};
@@ -148,7 +148,7 @@ fn write_files(dir: &FleetDir, bootstrap: &Path, spec: &EnvoySpec) -> io::Result
         .recursive(true)
         .mode(0o700)
         .create(dir.path())?;
-    // The socket of a killed process.
+    // A killed process leaves its socket behind.
     match fs::remove_file(&spec.admin_socket) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
@@ -191,7 +191,7 @@ fn die_with_parent(command: &mut Command) {
         Ok(())
     };
     // SAFETY: between fork and exec only async-signal-safe functions may be called. The closure calls prctl(2) and
-    // getppid(2), which are plain system calls, and allocates nothing, not even for its errors.
+    // getppid(2), which are plain system calls, and doesn't allocate, not even for its errors.
     #[allow(unsafe_code)]
     unsafe {
         command.pre_exec(in_child);

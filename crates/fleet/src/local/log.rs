@@ -7,7 +7,8 @@ use std::fmt;
 /// The maximum length of a line, in bytes. The rest is dropped.
 const MAX_LINE: usize = 16 << 10;
 
-/// Envoy's `--log-format`: level, component, and message with escaped newlines. No time, since Sesame's log adds one.
+/// Envoy's `--log-format`: level, component, and message with escaped newlines. No timestamp, since Sesame's log adds
+/// one.
 pub(super) const FORMAT: &str = "[%l][%n] %_";
 
 /// Envoy's log levels.
@@ -37,7 +38,7 @@ impl Level {
         Self::Critical,
     ];
 
-    /// Envoy's name for it, as in `--log-level`.
+    /// Envoy's name for the level, as in `--log-level`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Trace => "trace",

@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 /// The maximum length of a Unix socket's path, in bytes: `sun_path` without the terminating null byte (unix(7)).
 const MAX_SOCKET_PATH: usize = if cfg!(target_os = "macos") { 103 } else { 107 };
 
-/// Characters of the fleet's name in the folder's name.
+/// The number of characters of the fleet's name that the folder's name contains.
 const READABLE_LEN: usize = 16;
 
 /// The folder of one fleet.
@@ -41,7 +41,7 @@ impl FleetDir {
         self.0.join("admin.sock")
     }
 
-    /// The path of the bootstrap file. `extension` has no dot.
+    /// The path of the bootstrap file. `extension` doesn't include the dot.
     pub(super) fn bootstrap(&self, extension: &str) -> PathBuf {
         self.0.join(format!("bootstrap.{extension}"))
     }

@@ -1,5 +1,5 @@
-//! Probes ports before Envoy binds them: Envoy sets `SO_REUSEPORT`, so it would silently take some of the connections
-//! of another program that sets it too and is run by the same user.
+//! Probes ports before Envoy binds them: Envoy sets `SO_REUSEPORT`, so it would silently take some connections from
+//! another program of the same user that sets it too.
 
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
@@ -40,7 +40,7 @@ fn how_to_add(address: IpAddr) -> String {
     }
 }
 
-/// Binds a port and releases it at once. Port 0 is any free port, so it checks only the address.
+/// Binds a port and releases it at once. Port 0 means any free port, so only the address is checked.
 ///
 /// TCP connections in TIME_WAIT don't count as a conflict (`SO_REUSEADDR`).
 ///

@@ -18,7 +18,7 @@ use super::paths::FleetDir;
 use super::worker::{Shared, Target, Worker};
 use crate::module;
 
-/// Settings of a supervisor.
+/// Settings for a supervisor.
 #[derive(Clone, Debug)]
 pub struct SupervisorConfig {
     /// The Envoy to run; see [`super::binary`].
@@ -30,8 +30,8 @@ pub struct SupervisorConfig {
     pub drain: Duration,
     /// The time between SIGTERM and SIGKILL.
     pub kill_after: Duration,
-    /// An Envoy that was ready and whose admin interface doesn't respond for this long is killed and restarted, up to
-    /// five seconds later. At most 30 s, the timeout of three requests.
+    /// An Envoy that was ready is killed and restarted if its admin interface doesn't respond for this long, with up to
+    /// five seconds of delay. At most 30 s, the timeout of three requests.
     pub hang_timeout: Duration,
     /// Envoy's log level.
     pub log_level: Level,
@@ -40,7 +40,7 @@ pub struct SupervisorConfig {
 }
 
 impl SupervisorConfig {
-    /// Five seconds to drain, five to exit, a hang timeout of 30, log level warning.
+    /// The defaults: five seconds to drain, five to exit, a hang timeout of 30 s, and log level warning.
     pub fn new(envoy: impl Into<PathBuf>, run_dir: impl Into<PathBuf>) -> Self {
         Self {
             envoy: envoy.into(),
@@ -146,10 +146,10 @@ impl PendingStop {
 }
 
 impl Supervisor {
-    /// A supervisor without fleets. Must be called within a Tokio runtime.
+    /// Creates a supervisor without fleets. Must be called within a Tokio runtime.
     ///
     /// # Errors
-    /// The run folder isn't private to this user, or no thread can be started.
+    /// The run folder isn't private to this user, or a thread can't be started.
     pub fn new(config: SupervisorConfig) -> io::Result<(Self, ProcessEvents)> {
         launch::prepare_run_dir(&config.run_dir)?;
         let module = module::install(&config.run_dir)?;
@@ -174,7 +174,7 @@ impl Supervisor {
         self.module
     }
 
-    /// The folder of a fleet's files and sockets.
+    /// The folder for a fleet's files and sockets.
     pub fn dir(&self, id: &FleetId) -> FleetDir {
         FleetDir::new(&self.shared.config.run_dir, &id.to_string())
     }
@@ -188,7 +188,7 @@ impl Supervisor {
         if workers.closed {
             return;
         }
-        // A worker removes itself before it ends, so a listed one that has ended must have panicked.
+        // A worker removes itself before it ends, so a listed worker that has ended must have panicked.
         if let Some(worker) = workers.by_fleet.get(&id).filter(|w| !w.target.is_closed()) {
             worker.target.send_modify(|target| target.spec = Some(spec));
             return;
@@ -215,7 +215,7 @@ impl Supervisor {
         }
     }
 
-    /// Stops all fleets concurrently, as [`Supervisor::stop`] does. Later calls of [`Supervisor::ensure`] have no
+    /// Stops all fleets concurrently, as [`Supervisor::stop`] does. Later calls to [`Supervisor::ensure`] have no
     /// effect.
     pub async fn shutdown(&self) {
         let pending: Vec<_> = {

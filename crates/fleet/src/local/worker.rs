@@ -1,4 +1,4 @@
-//! Runs the process of one fleet: starts, restarts and stops it.
+//! Runs one fleet's process: starts, restarts and stops it.
 //!
 //! In: targets, of which only the last counts. Out: a process, and events.
 
@@ -23,7 +23,7 @@ use super::log::{Line, Splitter};
 use super::paths::FleetDir;
 use super::supervisor::{EnvoySpec, SupervisorConfig, Workers, retire};
 
-/// How long to read the output of a process that has exited. Its own children may hold the pipe open.
+/// How long to read the output of a process that has exited. The process's children may hold the pipe open.
 const OUTPUT_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// Shared by a supervisor's workers.
@@ -61,7 +61,7 @@ impl Target {
 pub(super) struct Worker {
     fleet: FleetId,
     shared: Arc<Shared>,
-    /// Weak, since it holds the sender of `target`, which is dropped with the supervisor.
+    /// Weak, since [`Workers`] holds the sender of `target`, which must be dropped with the supervisor.
     workers: Weak<Mutex<Workers>>,
     target: watch::Receiver<Target>,
     /// The number of completed stops.
@@ -111,7 +111,7 @@ impl Worker {
     /// Follows targets until the fleet is stopped or the supervisor is dropped.
     pub(super) async fn run(mut self) {
         loop {
-            // No process is running here.
+            // At this point, no process is running.
             let Target { stops, spec } = self.target.borrow_and_update().clone();
             if spec.is_none() {
                 self.remove_files().await;
@@ -214,7 +214,8 @@ impl Worker {
             fleet: fleet.clone(),
             unresponsive,
         });
-        // A stopped process ignores every other signal. Fails only if the process has just exited.
+        // SIGKILL, since a process suspended by SIGSTOP ignores other signals. Fails only if the process has just
+        // exited.
         let _ = running.child.start_kill();
         End::Exited(wait(&mut running.child).await)
     }
@@ -250,7 +251,7 @@ impl Worker {
         self.reap(running, status, uptime, None).await;
     }
 
-    /// Reads the rest of the output of an exited process, then sends the event.
+    /// Reads the rest of an exited process's output, then sends the event.
     async fn reap(
         &self,
         mut running: Running,
@@ -295,7 +296,7 @@ impl Worker {
     /// Removes the fleet's files.
     async fn remove_files(&self) {
         let dir = FleetDir::new(&self.shared.config.run_dir, &self.fleet.to_string());
-        // On an error they stay until the run folder is removed.
+        // If this fails, the files stay until the run folder is removed.
         let _ = tokio::fs::remove_dir_all(dir.path()).await;
     }
 }

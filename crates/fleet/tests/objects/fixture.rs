@@ -117,7 +117,7 @@ impl Fixture {
     }
 
     fn run(&mut self, client: Client) {
-        // Each test has its own instance, so that it doesn't watch the objects of others.
+        // Each test has its own instance, so that it doesn't watch other tests' objects.
         let config = FleetsConfig::new(&self.namespace, "envoy:1", "sesame:1");
         self.running = Some(fleets::start(client, config));
     }
@@ -152,7 +152,7 @@ impl Fixture {
         self.run_as(&name).await;
     }
 
-    /// Permits everything to the user with read-only permissions.
+    /// Grants all permissions to the read-only user.
     pub(crate) async fn allow_writes(&self) {
         self.set_verbs(&["*"]).await;
     }
@@ -237,7 +237,7 @@ impl Fixture {
         }
     }
 
-    /// All states within [`SETTLE_TIME`].
+    /// All states received within [`SETTLE_TIME`].
     pub(crate) async fn states_within_settle_time(&mut self) -> Vec<Option<FleetState>> {
         let (_, states) = self.running.as_mut().expect("a running replica");
         let mut seen = Vec::new();

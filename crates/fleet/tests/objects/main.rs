@@ -1,4 +1,4 @@
-//! Fleets' objects on a real API server. No controllers run, so there are no pods, and the tests write the statuses.
+//! Fleets' objects on a real API server. Controllers don't run, so there are no pods, and the tests write the statuses.
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 mod fixture;
@@ -14,7 +14,7 @@ use sesame_model::{
 
 use crate::fixture::{Fixture, all_parameters, spec};
 
-/// All kinds of a fleet's objects.
+/// All kinds of objects in a fleet.
 const KINDS: [&str; 7] = [
     "ServiceAccount",
     "ConfigMap",
@@ -148,7 +148,7 @@ async fn changed_fields_are_reverted_and_added_ones_are_kept() {
                 && metadata["ownerReferences"].is_null()
         })
         .await;
-    // So it no longer counts as created by Sesame.
+    // The Service therefore no longer counts as created by Sesame.
     fixture.until_state(|state| matches!(&state.problem, Some(FleetProblem::NoResources(text)) if text.contains("Service")))
         .await;
 
@@ -267,7 +267,7 @@ async fn an_autoscaler_starts_from_the_current_replicas() {
     fixture.until_exists("HorizontalPodAutoscaler").await;
     let deployment = fixture.get("Deployment").await.unwrap();
     assert_eq!(deployment["spec"]["replicas"], 5);
-    // The autoscaler's write.
+    // The autoscaler sets the number of replicas.
     fixture
         .merge("Deployment", json!({ "spec": { "replicas": 7 } }))
         .await;
@@ -321,7 +321,7 @@ async fn cluster_ips_need_no_load_balancer() {
     assert_eq!(state.addresses[0].to_string(), service["spec"]["clusterIP"]);
 }
 
-/// Kubernetes rejects an IP address outside the Service CIDR, and any change of a cluster IP.
+/// Kubernetes rejects an IP address outside the Service CIDR, and any change to a cluster IP.
 #[tokio::test]
 async fn a_cluster_ip_can_be_requested_beside_another_address() {
     let mut fixture = Fixture::new("routability").await;

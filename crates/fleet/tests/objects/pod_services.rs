@@ -1,4 +1,4 @@
-//! The Services of XBackends. No controllers run, so nothing is garbage-collected.
+//! Services for XBackends. Controllers don't run, so nothing is garbage-collected.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -56,7 +56,7 @@ async fn services_are_created_changed_and_deleted() {
     );
     assert_eq!(created["spec"]["clusterIP"], "None");
 
-    // Fields changed by others are restored; fields added by others stay.
+    // Fields changed by other clients are restored; fields added by them stay.
     let foreign = json!({
         "metadata": {"annotations": {"theirs": "stays"}},
         "spec": {

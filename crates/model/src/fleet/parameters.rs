@@ -17,7 +17,7 @@ pub struct FleetParameters {
     pub replicas: Option<u32>,
     /// Whether the number of Envoys follows the load.
     pub autoscaling: Option<Autoscaling>,
-    /// Whether there is a PodDisruptionBudget.
+    /// Whether the fleet has a PodDisruptionBudget.
     pub disruption_budget: Option<bool>,
     /// The type of the Service.
     pub service_type: Option<ServiceType>,
@@ -49,7 +49,7 @@ pub struct FleetParameters {
     pub priority_class: Option<String>,
     /// How long a terminating Envoy keeps serving normally, so that load balancers can stop sending to it.
     pub drain_delay: Option<Duration>,
-    /// The maximum time to drain after that.
+    /// The maximum time to drain connections after the drain delay.
     pub drain_timeout: Option<Duration>,
     /// The log level of the Envoys.
     pub log_level: Option<FleetLogLevel>,
@@ -96,7 +96,7 @@ impl FleetParameters {
 /// The kind of workload that runs the Envoys.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Workload {
-    /// A Deployment, with a number of replicas.
+    /// A Deployment with a configurable number of replicas.
     #[default]
     Deployment,
     /// A DaemonSet: one Envoy on each node.

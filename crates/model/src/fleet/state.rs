@@ -10,15 +10,15 @@ use crate::Port;
 pub struct FleetState {
     /// The addresses at which clients reach the fleet. Without duplicates; sorted where order doesn't matter.
     pub addresses: Vec<FleetAddress>,
-    /// The routability of addresses, unless it is the default.
+    /// The routability of each address for which it isn't the default.
     pub routability: BTreeMap<FleetAddress, Routability>,
-    /// The requested addresses that aren't assigned: the field and the reason of each. Empty outside a cluster.
+    /// The requested addresses that aren't assigned, each with its field and the reason. Empty outside a cluster.
     pub unassigned: Vec<String>,
     /// Why the fleet can't be created or can't get the requested addresses.
     pub problem: Option<FleetProblem>,
     /// Requested ports that are unavailable, with the reason as a sentence. Empty in a cluster.
     pub ports: BTreeMap<Port, String>,
-    /// Added to a requested port to get the port that is bound. 0 in a cluster.
+    /// The offset from a requested port to the bound port. 0 in a cluster.
     pub port_offset: u16,
     /// True if an Envoy is running and has its listeners.
     pub ready: bool,

@@ -1,7 +1,6 @@
 //! Decodes the text of a file into objects. Pure.
 //!
-//! In: text, and what is known about its objects. Out: objects, errors with their location, and objects not supported
-//! yet.
+//! In: text, and what is known about its objects. Out: objects, and errors with their location.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -31,7 +30,7 @@ pub(super) struct Parsed {
 }
 
 impl Parsed {
-    /// Replaces Contour's names by Sesame's.
+    /// Replaces Contour's names with Sesame's.
     pub(super) fn adopt_contour(&mut self) {
         let objects = self.found.iter_mut();
         for object in objects.filter_map(|found| found.object.as_mut()) {
@@ -81,7 +80,8 @@ pub(super) struct Fingerprint {
 /// What is known about an object before a file is parsed.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Known {
-    /// The content of the object in the same file. An object with this fingerprint is not decoded again.
+    /// The fingerprint of the object in the previous version of the file. If it is unchanged, the object isn't decoded
+    /// again.
     pub(super) fingerprint: Option<Fingerprint>,
     /// The creation time to use if the file has none.
     pub(super) created: Option<Timestamp>,
@@ -310,7 +310,7 @@ fn remove_nulls(value: &mut serde_json::Value) {
     }
 }
 
-/// The creation time of an object. If it has none, sets the `known` one.
+/// Returns an object's creation time. If it has none, sets the `known` one.
 fn creation_time(value: &mut serde_json::Value, known: Option<Timestamp>) -> Option<Timestamp> {
     let metadata = value.get_mut("metadata")?.as_object_mut()?;
     match metadata.get("creationTimestamp") {
@@ -328,7 +328,7 @@ fn holds_data(path: &[PathSegment]) -> bool {
     matches!(path.first(), Some(PathSegment::Field(name)) if name == "data" || name == "stringData")
 }
 
-/// The key of an object that may be otherwise invalid.
+/// The key of an object that may be invalid otherwise.
 fn name_of(node: &Node, namespaced: bool) -> Option<(&str, &str)> {
     let metadata = node.get("metadata")?;
     let name = metadata.get("name")?.as_str()?;

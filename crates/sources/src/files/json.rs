@@ -1,8 +1,8 @@
 //! Parses JSON into trees.
 //!
-//! serde_json has no offsets, but `RawValue` borrows a value's text, whose address within the file's text gives the
-//! offset. Values are therefore parsed level by level, reading each byte once per level; [`Limits::nesting`] limits the
-//! levels.
+//! serde_json doesn't report offsets, but `RawValue` borrows a value's text, whose address within the file's text gives
+//! the offset. Values are therefore parsed level by level, reading each byte once per level; [`Limits::nesting`] limits
+//! the levels.
 
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
@@ -52,7 +52,7 @@ struct Reader<'t> {
 }
 
 impl<'t> Reader<'t> {
-    /// The offset of a part of the text.
+    /// The offset of a part within the text.
     #[allow(clippy::cast_possible_truncation)] // Files are smaller than 4 GiB.
     fn offset(&self, part: &str) -> Offset {
         let byte = (part.as_ptr() as usize).saturating_sub(self.text.as_ptr() as usize);

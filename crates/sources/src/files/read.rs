@@ -19,7 +19,8 @@ pub(super) struct Stamp {
     pub(super) size: u64,
     /// Seconds and nanoseconds of the last content change (mtime).
     modified: (i64, i64),
-    /// The same for the inode (ctime), which also changes when permissions change or `modified` is set back.
+    /// The same for the last inode change (ctime), which also changes when permissions change or `modified` is set
+    /// back.
     changed: (i64, i64),
 }
 
@@ -129,7 +130,7 @@ pub(super) fn read_stream(stream: &mut dyn Read, limit: u64) -> Result<String, R
 
 fn read_all(stream: &mut dyn Read, limit: u64, expected: u64) -> Result<Vec<u8>, ReadError> {
     let mut bytes = Vec::with_capacity(usize::try_from(expected.min(limit)).unwrap_or(0));
-    // One byte beyond the limit shows that it is exceeded.
+    // Reading one byte beyond the limit reveals that it is exceeded.
     stream
         .take(limit.saturating_add(1))
         .read_to_end(&mut bytes)?;

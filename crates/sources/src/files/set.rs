@@ -1,13 +1,13 @@
-//! The files and their objects: stat all, parse those that changed, diff by object key.
+//! Stats all files, parses those that changed, and diffs their objects by key.
 //!
 //! In: the configured paths. Out: changes. A refresh costs a stat per file, and reads the files whose stat changed.
 //!
-//! - An object belongs to the file in which it was first seen, or to the first by name if several files appear in the
-//!   same refresh. The same object in another file is an error until the first file is gone.
+//! - An object belongs to the file in which it was first seen, or to the first of these files by name if several appear
+//!   in the same refresh. The same object in another file is an error until the first file is gone.
 //! - Invalid input keeps its last good version: an object that can't be decoded, or all objects of a file that can't be
-//!   read. A document without a readable name may be any object of its file, so none of them is removed while it is
-//!   invalid.
-//! - Generations are counted as in an API server.
+//!   read. A document without a readable name may be any object of its file, so none of the file's objects is removed
+//!   while the document is invalid.
+//! - Generations are counted as on an API server.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fs;
@@ -29,14 +29,15 @@ use super::text::Format;
 use super::walk::{self, Walk};
 use crate::change::Change;
 
-/// The path that selects standard input, and its name in errors.
+/// The path that selects standard input, and the name of standard input in errors.
 pub(super) const STDIN: &str = "-";
 const STDIN_NAME: &str = "<stdin>";
 
 /// Maximum number of errors per file.
 const MAX_ERRORS: usize = 100;
 
-/// How long a file may be missing before its objects are removed: some editors move it away before writing a new one.
+/// How long a file may be missing before its objects are removed: some editors move it away before writing the new
+/// version.
 const MISSING_GRACE: Duration = Duration::from_millis(60);
 
 /// How long a file may be empty: some editors truncate it first.
@@ -84,7 +85,7 @@ pub(super) struct FileSet {
     folders: BTreeMap<PathBuf, Identity>,
     /// Number of objects across all files, including duplicates.
     count: usize,
-    /// When to look again at a file in a transient state.
+    /// When to recheck a file in a transient state.
     due: Option<Instant>,
     counters: Counters,
 }
@@ -124,12 +125,12 @@ struct Definition {
 /// An object, with all files that define it.
 #[derive(Debug, Default)]
 struct Slot {
-    /// The files that define it, sorted.
+    /// The files that define the object, sorted.
     files: Vec<Arc<Path>>,
     sent: Option<Sent>,
 }
 
-/// The last version sent of an object.
+/// The last sent version of an object.
 #[derive(Debug)]
 struct Sent {
     file: Arc<Path>,
@@ -248,7 +249,7 @@ impl FileSet {
                 continue;
             };
             let gone = match fs::metadata(&path) {
-                // The file exceeds a limit, is another name of a file that is read, or has reappeared.
+                // The file exceeds a limit, is another name for a file that is read, or has reappeared.
                 Ok(metadata) => {
                     walk.cut
                         || !metadata.is_file()
@@ -330,7 +331,7 @@ impl FileSet {
         self.due = Some(self.due.map_or(at, |due| due.min(at)));
     }
 
-    /// A file can't be read; its objects stay.
+    /// Records that a file can't be read; its objects stay.
     fn unreadable(&mut self, path: &Arc<Path>, error: &ReadError) {
         let stamp = fs::metadata(path).ok().map(|metadata| Stamp::of(&metadata));
         let file = self.files.entry(path.clone()).or_default();
@@ -479,7 +480,7 @@ impl FileSet {
         changes.collect()
     }
 
-    /// Decides which file provides an object, and compares it with the version sent.
+    /// Decides which file provides an object, and compares the object with its last sent version.
     fn change(&mut self, key: ObjectKey) -> Option<Change> {
         let slot = self.objects.get_mut(&key)?;
         let path = match &slot.sent {
@@ -509,7 +510,7 @@ impl FileSet {
             fingerprint: definition.fingerprint,
             created: definition.created,
         });
-        // A definition that differs from the version sent was never sent, so it still has its object.
+        // A definition that differs from the last sent version hasn't been sent, so it still has its object.
         let mut object = object?;
         object.set_generation(generation);
         Some(Change::Upsert(object))
@@ -524,7 +525,7 @@ impl FileSet {
             all.extend(several.flat_map(|(key, slot)| self.duplicates(key, slot)));
         }
         all.sort();
-        // For something that is not a file, walking and reading give the same error.
+        // For a path that isn't a file, walking and reading give the same error.
         all.dedup();
         all
     }

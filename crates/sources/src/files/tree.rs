@@ -49,9 +49,10 @@ impl SyntaxError {
 /// One document of a file.
 #[derive(Debug)]
 pub(super) struct Document {
-    /// `Err` if the document has no tree, so its object is unknown.
+    /// `Err` if the document can't be parsed into a tree, so its object is unknown.
     pub(super) root: Result<Node, SyntaxError>,
-    /// Errors that leave a usable tree, such as a duplicate key. The tree then only identifies the object.
+    /// Errors that leave a usable tree, such as a duplicate key. With such errors, the tree is used only to identify
+    /// the object.
     pub(super) errors: Vec<SyntaxError>,
 }
 
@@ -102,7 +103,7 @@ impl Node {
         node.at
     }
 
-    /// Converts to plain JSON. Of duplicate keys, the first is used.
+    /// Converts to plain JSON. If a key is duplicated, its first value is used.
     pub(super) fn to_json(&self) -> serde_json::Value {
         match &self.value {
             Value::Null => serde_json::Value::Null,
@@ -123,7 +124,7 @@ impl Node {
     }
 }
 
-/// Reports duplicate keys of a mapping.
+/// Reports duplicate keys in a mapping.
 pub(super) fn duplicate_keys(entries: &[(Key, Node)], errors: &mut Vec<SyntaxError>) {
     let mut order: Vec<&Key> = entries.iter().map(|(key, _)| key).collect();
     order.sort_by(|a, b| (&a.name, a.at).cmp(&(&b.name, b.at)));

@@ -1,6 +1,6 @@
 //! Finds the files to read and the folders to watch, using names and stats.
 //!
-//! A file or folder with several names is used once, under the first one, so symbolic links cause neither loops nor
+//! A file or folder with several names is used once, under its first name, so symbolic links cause neither loops nor
 //! duplicates.
 
 use std::collections::{BTreeMap, HashSet};
@@ -59,7 +59,7 @@ fn is_hidden(name: &OsStr) -> bool {
     name.as_encoded_bytes().starts_with(b".")
 }
 
-/// The folder of a path.
+/// The parent folder of a path.
 fn parent(path: &Path) -> &Path {
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
@@ -82,7 +82,7 @@ impl Walker<'_> {
         match fs::metadata(path) {
             Ok(metadata) if metadata.is_dir() => {
                 if is_link {
-                    // It may be replaced.
+                    // The path may be replaced.
                     self.watch_around(path);
                 }
                 self.folder(path, &metadata, 0);
@@ -199,13 +199,13 @@ impl Walker<'_> {
         }
     }
 
-    /// The eligible entries of a folder.
+    /// The eligible entries in a folder.
     fn list(&mut self, folder: &Path) -> io::Result<Vec<(OsString, EntryKind)>> {
         let mut entries = Vec::new();
         for entry in fs::read_dir(folder)? {
             let entry = entry?;
             let name = entry.file_name();
-            // One beyond the limit shows that it is exceeded.
+            // One entry beyond the limit reveals that it is exceeded.
             if is_hidden(&name) || entries.len() > self.limits.files + self.limits.folders {
                 continue;
             }

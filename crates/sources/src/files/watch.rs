@@ -23,11 +23,11 @@ use super::{ChangeSet, FilesConfig};
 const POLL_SHARE: u32 = 50;
 const EVENT_SHARE: u32 = 4;
 
-/// A save often causes several events. It is complete if no more follow for this long. Short, since each change waits for
-/// it: [`FileSet`] copes with a save that takes longer.
+/// A save often causes several events. It counts as complete once no further event follows for this long. Short, since
+/// this time delays every change; [`FileSet`] copes with saves that take longer.
 const QUIET: Duration = Duration::from_millis(1);
 
-/// The same after a write to a file that is still open.
+/// The quiet period after a write to a file that is still open.
 const QUIET_WHILE_OPEN: Duration = Duration::from_millis(50);
 
 /// The maximum wait for a quiet period.
@@ -47,7 +47,7 @@ pub enum WatchError {
     Ended,
 }
 
-/// Sends all objects of the files, then all changes.
+/// Sends all objects in the files, then all changes.
 ///
 /// Returns when the receiver is dropped, or after the first set if [`FilesConfig::watch`] is off. Dropping the future
 /// ends the watch. While `tx` is full, changes are merged.
@@ -228,7 +228,7 @@ impl Debounce {
     }
 }
 
-/// The quiet period to wait for after an event. `None` if the event changes no file.
+/// The quiet period to wait for after an event. `None` if the event doesn't change a file.
 fn quiet(kind: EventKind) -> Option<Duration> {
     match kind {
         EventKind::Access(AccessKind::Close(AccessMode::Write)) => Some(QUIET),

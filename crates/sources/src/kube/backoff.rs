@@ -27,7 +27,7 @@ pub struct RetryDelays {
     pub refused: Duration,
     /// Maximum while RBAC forbids the request.
     pub forbidden: Duration,
-    /// Interval between discoveries of the installed kinds if CRDs can't be watched.
+    /// Interval at which the installed kinds are discovered if CRDs can't be watched.
     pub discovery: Duration,
 }
 
@@ -111,7 +111,7 @@ impl Retries {
         (delay, now - streak.since)
     }
 
-    /// The request succeeded.
+    /// Records a success.
     pub(super) fn succeeded(&mut self) {
         self.streak = None;
     }

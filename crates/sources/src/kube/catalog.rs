@@ -1,4 +1,4 @@
-//! Which kinds can be watched, and in which version. Pure.
+//! Decides which kinds can be watched, and in which version. Pure.
 //!
 //! In: installed CRDs and discovery results. Out: the [`Availability`] of each kind. Both inputs are needed: a CRD is
 //! served only some time after it is installed or the server starts, and only uninstalling a CRD removes its objects.
@@ -9,7 +9,7 @@ use sesame_api::{Kind, Serving};
 
 use super::path;
 
-/// Number of equal consecutive results after which discovery is trusted even if CRDs are unknown or disagree.
+/// Number of identical consecutive results after which discovery is trusted even if CRDs are unknown or disagree.
 const STABLE: u32 = 4;
 
 /// Whether a kind can be watched.
@@ -30,9 +30,9 @@ pub(super) enum Availability {
 pub(super) struct Catalog {
     /// Names of the installed CRDs; `None` if unknown.
     crds: Option<BTreeSet<String>>,
-    /// Versions by resource with its group; `None` if unknown.
+    /// Versions by resource name, which includes the group; `None` if unknown.
     served: Option<BTreeMap<String, Vec<String>>>,
-    /// Number of equal consecutive discovery results.
+    /// Number of identical consecutive discovery results.
     equal: u32,
     /// Whether a CRD has changed, so discovery may be outdated.
     touched: bool,
@@ -46,13 +46,13 @@ impl Catalog {
         }
     }
 
-    /// A CRD changed.
+    /// Records that a CRD has changed.
     pub(super) fn touch(&mut self) {
         self.touched = true;
         self.equal = 0;
     }
 
-    /// Stores a discovery result: versions by resource with its group.
+    /// Stores a discovery result: versions by resource name, which includes the group.
     pub(super) fn set_served(&mut self, served: BTreeMap<String, Vec<String>>) {
         let served = Some(served);
         self.equal = match self.served == served {
@@ -88,7 +88,7 @@ impl Catalog {
         }
     }
 
-    /// Whether discovery has had the same result for a while.
+    /// Whether discovery has yielded the same result for a while.
     pub(super) fn is_stable(&self) -> bool {
         self.equal >= STABLE
     }

@@ -1,4 +1,4 @@
-//! Counters of requests and events.
+//! Counts requests and events.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

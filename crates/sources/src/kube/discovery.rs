@@ -1,4 +1,4 @@
-//! Discovers which kinds can be watched: those that CRDs define, and those of recent Kubernetes releases.
+//! Discovers which kinds can be watched: those that CRDs define, and those that only recent Kubernetes releases serve.
 //!
 //! In: a watch of the CRDs' metadata, and the discovery API. Out: the [`Availability`] of each kind, decided by the
 //! [`Catalog`]. If CRDs can't be watched, discovery is polled.
@@ -25,16 +25,16 @@ use super::parse::Identity;
 use super::request;
 use super::watcher::{self, Context, Handler, Target};
 
-/// Delay between discoveries while CRDs and discovery disagree.
+/// Delay before discovery is repeated while it disagrees with the CRDs.
 const SETTLE: Duration = Duration::from_millis(500);
 
-/// Interval between discoveries of kinds that a later Kubernetes release may serve.
+/// Interval at which kinds are discovered that a later Kubernetes release may serve.
 const RECENT: Duration = Duration::from_secs(300);
 
 /// The CRD whose annotations give the release of all Gateway API CRDs, since they are installed together.
 const RELEASE_CRD: &str = "gatewayclasses.gateway.networking.k8s.io";
 
-/// Receivers of availability, by kind.
+/// Availability channels, by kind.
 pub(super) type ByKind = BTreeMap<Kind, watch::Sender<Availability>>;
 
 /// Tracks which kinds can be watched until the hub is gone. `missing` is notified when a watcher finds that its kind

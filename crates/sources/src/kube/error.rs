@@ -8,7 +8,7 @@ use ::kube::core::Status;
 /// Maximum length of a message, in characters.
 const MAX_MESSAGE: usize = 500;
 
-/// Why a request failed, by how callers handle it.
+/// Why a request failed, classified by how callers handle it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum RequestError {
     /// No response, or one that isn't from an API server.

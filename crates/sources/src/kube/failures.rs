@@ -1,6 +1,6 @@
 //! The current failures of a watch.
 //!
-//! In: the beginning and end of failures. Out: all current ones, for health checks, metrics and logs.
+//! In: failures that begin and end. Out: all current failures, for health checks, metrics and logs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use sesame_api::{Kind, ObjectKey};
 
-/// Maximum number of objects reported individually. The others are counted by kind.
+/// Maximum number of objects reported individually. Further objects are counted by kind.
 const MAX_OBJECTS: usize = 100;
 
 /// A current failure.
@@ -43,7 +43,7 @@ pub enum FailureReason {
     Unreachable,
     /// The kind's CRD is not installed, so it has no objects.
     NotInstalled,
-    /// The kind's CRD serves no supported version.
+    /// The kind's CRD doesn't serve a supported version.
     OtherVersion,
     /// RBAC forbids the request.
     Forbidden,
@@ -104,7 +104,7 @@ pub(super) struct Failures {
 }
 
 impl Failures {
-    /// A failure begins, or its message changes.
+    /// Begins a failure, or changes its message.
     pub(super) fn begin(
         &mut self,
         subject: Subject,
@@ -127,7 +127,7 @@ impl Failures {
         }
     }
 
-    /// A request got no response.
+    /// Records that a request got no response.
     pub(super) fn unreachable(&mut self, requester: Requester, message: &str, now: Timestamp) {
         if self.unreachable.is_empty() {
             let message =
@@ -138,7 +138,7 @@ impl Failures {
         self.unreachable.insert(requester);
     }
 
-    /// A request got a response, or won't be retried.
+    /// Records that a request got a response or won't be retried.
     pub(super) fn reached(&mut self, requester: &Requester) {
         if self.unreachable.remove(requester) && self.unreachable.is_empty() {
             self.end(&Subject::ApiServer, &[FailureReason::Unreachable]);

@@ -22,7 +22,7 @@ pub(super) const FORBIDDEN_GRACE: Duration = Duration::from_secs(3);
 /// counts as missing.
 const FETCH_GRACE: Duration = Duration::from_secs(25);
 
-/// The kinds that own fleets or keep the default fleet. Until all have been read, a fleet that no object needs is not
+/// The kinds that own fleets or need the default fleet. Until all have been read, a fleet that no object needs is not
 /// necessarily an orphan.
 const FLEET_OWNERS: [Kind; 6] = [
     Kind::GatewayClass,
@@ -44,7 +44,7 @@ const FETCH_FAILURES: [FailureReason; 3] = [
 /// A report from a task.
 #[derive(Debug)]
 pub(super) enum Message {
-    /// The watcher with this number read something at this time.
+    /// The watcher with this number read these updates at this time.
     Watcher(usize, Instant, Vec<Update>),
     /// The result of a GET, and how long GETs of the object have been failing in the same way.
     Fetch(Fetched, Duration),
@@ -75,15 +75,15 @@ pub(super) enum Update {
     /// The object is new or changed.
     Applied(Box<Object>),
     Deleted(ObjectKey),
-    /// The status of an object; `None` if the object is deleted.
+    /// The status of an object; `None` if the object was deleted.
     Status(ObjectKey, Option<LiveStatus>),
     /// The object can't be decoded; its last good version stays.
     Undecodable(ObjectKey, String),
-    /// The object can be decoded again or is deleted.
+    /// The object can be decoded again or was deleted.
     Decodable(ObjectKey),
     /// The server sent something that is not an object.
     Malformed(String),
-    /// An object of a kind watched by metadata has this resourceVersion, or had it when it was deleted.
+    /// An object whose metadata is watched has this resourceVersion, or had it when it was deleted.
     MetadataSeen(ObjectKey, Box<str>),
     /// A request failed. Requests have been failing in the same way for this long.
     Failed(RequestError, Duration),
@@ -94,9 +94,9 @@ pub(super) enum Update {
 struct Watcher {
     kind: Kind,
     namespace: Option<Arc<str>>,
-    /// Whether the first sync no longer waits for it.
+    /// Whether the first sync no longer waits for this watcher.
     ready: bool,
-    /// Whether it has completed a list or its kind is not installed.
+    /// Whether it has completed a list, or its kind is not installed.
     read: bool,
 }
 
@@ -124,7 +124,7 @@ pub(super) struct Hub {
     release: Option<Option<Release>>,
     /// The kinds that the API server doesn't serve.
     absent: BTreeSet<Kind>,
-    /// Those last sent.
+    /// The last sent value of `absent`.
     sent_absent: BTreeSet<Kind>,
     /// Whether [`WatchEvent::FleetOwnersKnown`] was sent.
     fleet_owners_known: bool,
@@ -156,7 +156,7 @@ impl Hub {
         }
     }
 
-    /// The same, with [`WatchConfig::fallback_certificate`](super::WatchConfig::fallback_certificate).
+    /// Sets [`WatchConfig::fallback_certificate`](super::WatchConfig::fallback_certificate).
     pub(super) fn with_fallback_certificate(self, secret: Option<NamespacedName>) -> Self {
         Self {
             fallback_certificate: secret.map(|secret| secret.of_kind(Kind::Secret)),
@@ -342,7 +342,7 @@ impl Hub {
         self.replace(subject, &REQUEST_FAILURES, reason, message, now);
     }
 
-    /// Begins a failure, replacing those with other reasons.
+    /// Begins a failure, and ends the subject's failures for the other `reasons`.
     fn replace(
         &mut self,
         subject: Subject,
@@ -458,7 +458,7 @@ impl Hub {
             if watcher.kind == kind {
                 watcher.ready = true;
                 watcher.read |= absent;
-                // It sends no requests, so it can't report the end of its failures.
+                // An idle watcher doesn't send requests, so it can't report the end of its failures.
                 self.connected(number);
             }
         }

@@ -34,7 +34,7 @@ impl Outbox {
         }
     }
 
-    /// `None` if the object is deleted.
+    /// Queues a status; `None` if the object was deleted.
     pub(super) fn status(&mut self, key: ObjectKey, status: Option<LiveStatus>) {
         self.statuses.insert(key, status);
     }

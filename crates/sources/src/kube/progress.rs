@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use super::error::RequestError;
 use super::parse::Identity;
 
-/// Annotation of the bookmark that ends a streaming list (KEP-3157).
+/// Annotation on the bookmark that ends a streaming list (KEP-3157).
 const END_OF_LIST: &str = "k8s.io/initial-events-end";
 
 /// The next request.
@@ -58,7 +58,7 @@ impl Progress {
         matches!(self.next, Next::StreamingList | Next::Page(None))
     }
 
-    /// The server sent an event.
+    /// Handles an event.
     pub(super) fn event(&mut self, event: WatchEvent<Box<RawValue>>) -> Meaning {
         match event {
             WatchEvent::Added(object) | WatchEvent::Modified(object) => {
@@ -84,7 +84,7 @@ impl Progress {
         }
     }
 
-    /// The server sent a page. Returns whether it is the last one.
+    /// Handles a page of a list. Returns whether it is the last one.
     pub(super) fn page(&mut self, version: Option<String>, next: Option<String>) -> bool {
         let token = next.filter(|token| !token.is_empty());
         let last = token.is_none();
@@ -95,7 +95,7 @@ impl Progress {
         last
     }
 
-    /// The request failed. Returns whether to send the next one without a delay.
+    /// Handles a failed request. Returns whether to send the next one without a delay.
     pub(super) fn failed(&mut self, error: &RequestError) -> bool {
         let watching = matches!(self.next, Next::Watch(_));
         let unsupported = matches!(error, RequestError::Invalid(_));
@@ -104,7 +104,8 @@ impl Progress {
             self.next = Next::Page(None);
             return true;
         }
-        // A version can be older than the server's history, or newer than its latest, such as after restoring a backup.
+        // A version can be older than the server's history, or newer than its latest version, for example after a
+        // backup is restored.
         let unknown_version = match error {
             RequestError::Gone => true,
             RequestError::Refused(message, _) => message.contains("resource version"),
@@ -119,7 +120,7 @@ impl Progress {
         watching && matches!(error, RequestError::Gone)
     }
 
-    /// An interrupted watch continues after the last object it sent.
+    /// Advances the version, so that an interrupted watch continues after the last object it sent.
     fn advance(&mut self, object: &RawValue) {
         if let Next::Watch(version) = &mut self.next
             && let Ok(identity) = Identity::of(object.get())

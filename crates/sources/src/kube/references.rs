@@ -1,16 +1,16 @@
 //! Secrets and ConfigMaps referenced by other objects.
 //!
 //! In: objects and their references, metadata seen by watchers, results of GETs. Out: objects, each passed on once
-//! everything it references is known, and commands to GET. Unreferenced data is never read, and data is removed with
+//! everything it references is known, and commands for GETs. Unreferenced data is never read, and data is removed with
 //! its last reference.
 //!
 //! Secrets are not watched with their data: a watch would transfer and hold every Secret in the cluster, most of which
 //! are unrelated and some as large as 1 MiB. Metadata takes a few hundred bytes per Secret, none of which is kept. A
 //! referenced Secret takes one GET, plus one per change.
 //!
-//! Data can't be stale: metadata only triggers a GET, which reads the latest state because it specifies no
+//! Data can't be stale: metadata only triggers a GET, which reads the latest state because it doesn't specify a
 //! resourceVersion. If metadata arrives during a GET, another GET follows. Versions are compared only to skip a GET
-//! that would return nothing new.
+//! that wouldn't return anything new.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::Instant;
@@ -27,7 +27,7 @@ pub(super) enum FetchCommand {
     Cancel(ObjectKey),
 }
 
-/// Identifies a fetch. Only the result of an object's latest one is used.
+/// Identifies a fetch. Only the result of an object's latest fetch is used.
 pub(super) type FetchId = u64;
 
 /// The result of a fetch.
@@ -52,7 +52,7 @@ pub(super) struct References {
     referenced: HashMap<ObjectKey, Referenced>,
     /// The references of objects already passed on.
     by_referrer: HashMap<ObjectKey, Box<[ObjectKey]>>,
-    /// Objects waiting for referenced ones.
+    /// Objects that wait for objects they reference.
     waiting: HashMap<ObjectKey, Waiting>,
     /// The referenced objects in the current list of each watcher.
     listing: HashMap<usize, HashSet<ObjectKey>>,
@@ -67,9 +67,9 @@ struct Referenced {
     data: Data,
     /// The current fetch.
     fetch: Option<FetchId>,
-    /// What was seen during the fetch, if anything.
+    /// The last observation during the fetch, if any.
     seen: Option<Seen>,
-    /// Objects that may wait for it.
+    /// Objects that may wait for this one.
     referrers: BTreeSet<ObjectKey>,
 }
 
@@ -99,7 +99,7 @@ struct Waiting {
 }
 
 impl References {
-    /// An object is new or changed. `keys` are the objects that it references, without duplicates.
+    /// Records a new or changed object. `keys` are the objects that it references, without duplicates.
     pub(super) fn upsert(
         &mut self,
         object: Object,
@@ -127,7 +127,7 @@ impl References {
         self.waiting.insert(referrer, Waiting { object, keys, at });
     }
 
-    /// An object was deleted.
+    /// Records a deleted object.
     pub(super) fn remove(&mut self, key: ObjectKey, at: Instant, out: &mut Outbox) {
         if let Some(waiting) = self.waiting.remove(&key) {
             self.release(&waiting.keys, at, out);
@@ -138,12 +138,12 @@ impl References {
         out.remove(key, at);
     }
 
-    /// A metadata list begins.
+    /// Begins a metadata list.
     pub(super) fn list_begins(&mut self, watcher: usize) {
         self.listing.insert(watcher, HashSet::new());
     }
 
-    /// An object has this version, or had it when it was deleted.
+    /// Records that an object has this version, or had it when it was deleted.
     pub(super) fn seen(&mut self, watcher: usize, key: ObjectKey, version: &str) {
         let Some(referenced) = self.referenced.get_mut(&key) else {
             return;
@@ -160,7 +160,7 @@ impl References {
         }
     }
 
-    /// A metadata list is complete. Referenced objects missing from it may have been deleted.
+    /// Ends a metadata list. Referenced objects that are missing from the list may have been deleted.
     pub(super) fn list_ends(&mut self, watcher: usize, kind: Kind, namespace: Option<&str>) {
         let Some(listed) = self.listing.remove(&watcher) else {
             return;
@@ -186,7 +186,7 @@ impl References {
         }
     }
 
-    /// A fetch returned a result.
+    /// Handles the result of a fetch.
     pub(super) fn fetched(
         &mut self,
         key: &ObjectKey,
@@ -256,7 +256,7 @@ impl References {
         std::mem::take(&mut self.commands)
     }
 
-    /// Whether any object is waiting for referenced ones.
+    /// Whether any object is waiting for objects it references.
     pub(super) fn any_waiting(&self) -> bool {
         !self.waiting.is_empty()
     }

@@ -1,4 +1,4 @@
-//! The objects of one kind seen by one watcher.
+//! The objects of one kind that one watcher has seen.
 //!
 //! In: objects as text. Out: an [`Update`] per difference. Only the name and a fingerprint of each object are kept.
 
@@ -16,7 +16,7 @@ pub(super) struct Store {
     kind: Kind,
     /// By `namespace/name`, or by name for cluster-scoped kinds.
     entries: FxHashMap<Box<str>, Entry>,
-    /// The number of the current list. Entries with a lower number have not been seen in it.
+    /// The number of the current list. Entries with a lower number haven't been seen in the current list.
     list: u32,
 }
 
@@ -41,12 +41,12 @@ impl Store {
         }
     }
 
-    /// A list begins. The previous one may be incomplete.
+    /// Begins a list. The previous one may be incomplete.
     pub(super) fn list_begins(&mut self) {
         self.list = self.list.wrapping_add(1);
     }
 
-    /// The object is new, changed or listed.
+    /// Handles a new, changed or listed object.
     pub(super) fn apply(&mut self, text: &str, out: &mut Vec<Update>) {
         let mut parsed = match ParsedObject::parse(self.kind, text) {
             Ok(parsed) => parsed,
@@ -78,7 +78,7 @@ impl Store {
         }
     }
 
-    /// The object was deleted; `text` is its last version.
+    /// Handles a deleted object; `text` is its last version.
     pub(super) fn delete(&mut self, text: &str, out: &mut Vec<Update>) {
         match Identity::of(text) {
             Ok(identity) => self.remove(&name(&identity.key(self.kind)), out),
@@ -86,7 +86,7 @@ impl Store {
         }
     }
 
-    /// The list is complete: removes the objects missing from it.
+    /// Ends the list: removes the objects missing from it.
     pub(super) fn list_ends(&mut self, out: &mut Vec<Update>) {
         let list = self.list;
         self.remove_if(|entry| entry.list != list, out);

@@ -1,8 +1,7 @@
 //! Parses JSON text into a value, keeping only some fields.
 //!
-//! In: the text of an object. Out: a value without unused fields and nulls. They are skipped while parsing, so they
-//! cost no memory and don't affect the fingerprint. In a busy cluster `managedFields` makes up more than half of an
-//! object.
+//! In: the text of an object. Out: a value without unused fields and nulls. These are skipped while parsing, so they
+//! don't use memory or affect the fingerprint. In a busy cluster `managedFields` makes up more than half of an object.
 
 use std::fmt;
 

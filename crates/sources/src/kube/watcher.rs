@@ -98,7 +98,7 @@ struct PageMetadata {
     next: Option<String>,
 }
 
-/// Lists and watches until the handler stops it.
+/// Lists and watches until the handler stops the watcher.
 pub(super) async fn watch<H: Handler>(context: &Context, target: &Target, handler: &mut H) {
     let mut watcher = Watcher {
         context,
@@ -119,7 +119,7 @@ struct Watcher<'a, H> {
 }
 
 impl<H: Handler> Watcher<'_, H> {
-    /// Makes one request; after a failure, waits. Returns false if the handler stops the watcher.
+    /// Sends one request. If it fails, waits. Returns false if the handler stops the watcher.
     async fn step(&mut self) -> bool {
         if self.progress.lists() {
             self.handler.list_begins();

@@ -72,7 +72,7 @@ async fn definitions_can_be_installed_and_uninstalled_at_runtime() {
         .until("the route", |received| received.has(&http))
         .await;
 
-    // Changing the served version changes no objects.
+    // Changing the served version doesn't change objects.
     cluster
         .apply(&definition(Kind::HTTPRoute, &["v1beta1", "v1"]))
         .await;

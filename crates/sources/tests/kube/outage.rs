@@ -1,4 +1,4 @@
-//! Restarts of the API server, with and without its history.
+//! API server restarts, with and without its history.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -55,7 +55,7 @@ async fn objects_stay_while_the_server_is_unreachable() {
     subscriber
         .until("no failures", |received| received.failures.is_empty())
         .await;
-    // The server has lost its history, so everything is relisted. Unchanged objects yield no changes.
+    // The server has lost its history, so everything is relisted. Unchanged objects don't yield changes.
     cluster.apply(&route("default", "r", "other")).await;
     cluster.delete(&route("default", "s", "b")).await;
     cluster.apply(&secret("default", "s", "second")).await;
@@ -93,7 +93,7 @@ async fn the_first_change_set_waits_for_an_unreachable_server() {
 
 #[tokio::test]
 async fn a_compacted_version_causes_a_relist() {
-    // Without its watch cache, the server has no streaming lists but keeps etcd's history.
+    // Without its watch cache, the server doesn't support streaming lists but keeps etcd's history.
     let server = ApiServer::start_with(&["--watch-cache=false"])
         .await
         .unwrap();

@@ -1,4 +1,4 @@
-//! Merges lists that contain our items and those of other controllers.
+//! Merges lists that contain our items and other controllers' items.
 
 use std::borrow::Cow;
 
@@ -33,7 +33,7 @@ impl List<'_> {
     }
 }
 
-/// Merges our items into a list. `desired` is their number.
+/// Merges our items into a list. `desired` is the number of our items.
 ///
 /// Live items keep their positions, so order alone is never a difference. New items are appended up to `limit`. `write`
 /// returns the JSON of a desired item, or `None` if it equals the live one.

@@ -60,7 +60,7 @@ impl Merge<'_> {
         };
         let list = list::merge(live, 0, usize::MAX, owner, |_, _| None);
         if list.items.is_empty() && list.changed {
-            // Absent rather than empty, so that the CRD's default applies again.
+            // Remove the list rather than leave it empty, so that the CRD's default applies again.
             self.changes.push((name, REMOVED.to_owned()));
         } else {
             self.set_list(name, &list);

@@ -260,7 +260,7 @@ fn an_assigned_port_is_written_and_compared() {
     assert_up_to_date(Kind::XListenerSet, &stored, &status(Some(20_000)));
     let text = patched_status(Kind::XListenerSet, &stored, &status(Some(20_001)));
     assert!(text.contains(r#""port":20001"#), "{text}");
-    // Other kinds have no such field.
+    // Other kinds don't have this field.
     assert_up_to_date(Kind::ListenerSet, &stored, &status(None));
 }
 
@@ -424,7 +424,7 @@ fn addresses_of_an_http_proxy_stay_while_they_are_unknown() {
     let stored = live(2, &written);
     assert_up_to_date(Kind::HTTPProxy, &stored, &status(known));
     assert_up_to_date(Kind::HTTPProxy, &stored, &status(json!({})));
-    // It no longer serves a host.
+    // The HTTPProxy no longer serves a host.
     assert_eq!(
         patched_status(Kind::HTTPProxy, &stored, &status(Value::Null)),
         r#"{"loadBalancer":null}"#

@@ -15,12 +15,12 @@ pub(super) struct ServerBackoff {
 }
 
 impl ServerBackoff {
-    /// The server responded.
+    /// Ends the backoff, since the server responded.
     pub(super) fn reset(&mut self) {
         *self = Self::default();
     }
 
-    /// A write failed. During a backoff, failures of writes that were already in flight don't extend it.
+    /// Records a failed write. During a backoff, failures of writes that were already in flight don't extend it.
     pub(super) fn fail(&mut self, retry_after: Option<Duration>, now: Instant) {
         let until = self.until.filter(|until| *until > now).unwrap_or_else(|| {
             let wait = MIN * 2u32.pow(self.failures.min(6));

@@ -237,7 +237,7 @@ impl Object {
         self.dirty = true;
     }
 
-    /// The job's status is live.
+    /// Records that the job's status is live.
     fn mark_written(&mut self) {
         self.failures = 0;
         self.invalid = false;
@@ -272,8 +272,8 @@ impl Object {
 
 /// Whether `live` is a later version of the object than `known`.
 ///
-/// Resource versions of a kind are increasing numbers. If a server uses another format, the last one received is
-/// taken as the latest: a write based on an older version causes a conflict.
+/// A kind's resource versions are increasing numbers. If a server uses another format, the last one received is taken
+/// as the latest: a write based on an older version causes a conflict.
 fn is_newer(live: &LiveStatus, known: &LiveStatus) -> bool {
     let number = |status: &LiveStatus| status.resource_version.parse::<u64>().ok();
     match (number(live), number(known)) {

@@ -1,4 +1,4 @@
-//! Responses of the API server.
+//! Classifies the API server's responses.
 
 use std::time::Duration;
 

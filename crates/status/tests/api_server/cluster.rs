@@ -51,13 +51,13 @@ pub(crate) struct Metadata {
     pub resource_version: String,
 }
 
-/// A new namespace on the shared server, with the Gateway API.
+/// Creates a namespace on the shared server, with the Gateway API installed.
 pub(crate) async fn cluster(namespace: &str) -> Cluster {
     let server = ApiServer::shared().await.unwrap();
     cluster_on(server, namespace).await
 }
 
-/// A new namespace on this server, with the Gateway API.
+/// Creates a namespace on this server, with the Gateway API installed.
 pub(crate) async fn cluster_on(server: &ApiServer, namespace: &str) -> Cluster {
     server.install_definitions(Channel::Standard).await.unwrap();
     let cluster = Cluster {
@@ -170,7 +170,7 @@ impl Cluster {
         self.client.request_text(request).await
     }
 
-    /// A writer that watches the HTTPRoutes and Gateways of the namespace, with the permissions of this client.
+    /// Starts a writer that watches the namespace's HTTPRoutes and Gateways, with this client's permissions.
     pub(crate) fn replica(&self, client: &Client) -> Replica {
         let counters = Arc::new(Counters::default());
         let (writer, task) =
@@ -191,7 +191,7 @@ impl Cluster {
         }
     }
 
-    /// A writer that leads and has all desired statuses.
+    /// Starts a writer that leads and has all desired statuses.
     pub(crate) fn leader(&self, desired: &[(ObjectKey, ObjectStatus)]) -> Replica {
         let replica = self.replica(&self.client);
         for (key, status) in desired {

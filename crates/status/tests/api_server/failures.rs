@@ -1,4 +1,4 @@
-//! Failures of the API server.
+//! API server failures.
 
 use serde_json::json;
 use sesame_api::Kind;

@@ -1,4 +1,4 @@
-//! Thousands of routes, and a Gateway's count of them.
+//! Thousands of routes, and a Gateway that counts them.
 
 use sesame_api::Kind;
 use sesame_status::WriteResult;

@@ -13,7 +13,7 @@ use tokio::time::sleep;
 
 use super::{PAUSE, places};
 
-/// The timeout for serving a CRD's kind.
+/// How long the server may take to serve a CRD's kind.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A set of CRDs: a release channel of the Gateway API, an earlier release, or those in `deploy`.
@@ -76,7 +76,7 @@ pub(super) async fn install(client: &Client, channel: Channel) -> Result<()> {
     Ok(())
 }
 
-/// Lists objects of a CRD in each served version. Fails until some time after the CRD is established.
+/// Lists a CRD's objects in each served version. Keeps failing for a while after the CRD is established.
 async fn list(client: &Client, spec: &Value) -> Result<()> {
     let text = |value: &Value| value.as_str().map(str::to_owned).context("an invalid CRD");
     let (group, plural) = (text(&spec["group"])?, text(&spec["names"]["plural"])?);

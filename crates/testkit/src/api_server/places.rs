@@ -7,13 +7,13 @@ use std::time::SystemTime;
 
 use anyhow::{Context, Result, ensure};
 
-/// Environment variable for the directory of the programs.
+/// The environment variable that names the programs' directory.
 const PROGRAMS: &str = "SESAME_CLUSTER_BIN";
 
-/// Environment variable for the directory of the CRDs, with one directory per channel.
+/// The environment variable that names the CRDs' directory, which has a subdirectory per channel.
 const DEFINITIONS: &str = "SESAME_CRDS";
 
-/// The directory of etcd and kube-apiserver.
+/// The directory that contains etcd and kube-apiserver.
 pub(super) fn programs() -> Result<PathBuf> {
     find(PROGRAMS, "bin", "kube-apiserver", "the API server")
 }

@@ -1,4 +1,4 @@
-//! The processes of a test's API server: etcd, the server, and a keeper that kills them when the test's process ends.
+//! The processes behind a test's API server: etcd, the server, and a keeper that kills both when the test process ends.
 
 use std::fs::{self, File};
 use std::net::TcpListener;
@@ -135,7 +135,7 @@ impl Processes {
             ))
             .arg(format!("--secure-port={}", self.ports.api_server))
             .args(["--bind-address=127.0.0.1", "--advertise-address=127.0.0.1"])
-            // Unreachable through a Service.
+            // The server doesn't need to be reachable through a Service.
             .arg("--endpoint-reconciler-type=none")
             .arg("--service-cluster-ip-range=10.0.0.0/16")
             .args(["--authorization-mode=RBAC", "--anonymous-auth=false"])
@@ -206,7 +206,7 @@ impl Processes {
 
 impl Drop for Processes {
     fn drop(&mut self) {
-        // If this fails, the keeper does it when this process ends.
+        // If this fails, the keeper kills them when this process ends.
         for child in [&mut self.api_server, &mut self.etcd].into_iter().flatten() {
             let _ = child.kill();
             let _ = child.wait();

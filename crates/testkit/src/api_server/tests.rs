@@ -76,14 +76,14 @@ async fn compaction_ends_watches_from_earlier_versions() {
     let client = server.admin().await.unwrap();
     let first = create(&client, "first").await;
     create(&client, "second").await;
-    // The latest change is kept, so there must be another.
+    // Compaction keeps the latest change, so another must follow.
     create(&client, "third").await;
     assert_eq!(watch_from(&client, &first).await, 0);
     server.compact().await.unwrap();
     assert_eq!(watch_from(&client, &first).await, 410);
 }
 
-/// The status code of a watch that starts from this object's version; 0 if the watch begins with a change.
+/// Starts a watch from this object's version. Returns its status code, or 0 if the watch begins with a change.
 async fn watch_from(client: &Client, object: &ConfigMap) -> u16 {
     let version = object.resource_version().unwrap();
     let params = WatchParams::default();
@@ -106,7 +106,7 @@ async fn a_dropped_server_leaves_no_process_and_no_file() {
     let folder = server.folder().to_owned();
     let name = folder.to_str().unwrap().to_owned();
     assert!(folder.join("etcd").exists());
-    // Both programs have the directory in their arguments.
+    // The directory is among the arguments of both programs.
     assert!(running(&name).contains("kube-apiserver"));
     drop(server);
     assert!(!folder.exists());

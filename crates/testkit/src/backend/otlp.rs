@@ -1,6 +1,6 @@
 //! An OTLP/gRPC collector: spans that clients export.
 //!
-//! The messages have the fields that tests read, with OpenTelemetry's numbers.
+//! The messages have only the fields that tests read, with OpenTelemetry's field numbers.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use super::response::Body;
 /// The path of export requests.
 pub(super) const EXPORT: &str = "/opentelemetry.proto.collector.trace.v1.TraceService/Export";
 
-/// The length of the header of a gRPC message: a flag and the message's length.
+/// The length of a gRPC message header: a flag and the message's length.
 const GRPC_HEADER: usize = 5;
 
 /// A span as received.

@@ -34,7 +34,7 @@ pub(super) enum Outcome {
     Echo(StatusCode),
     /// A WebSocket echo.
     WebSocket,
-    /// The spans are exported.
+    /// The response to an export of spans.
     Exported,
     /// `failure` for the first requests with a key, then an echo with status 200.
     Flaky {
@@ -128,7 +128,7 @@ fn number(text: &str) -> Result<u32, String> {
         .map_err(|_| format!("{text:?} is not a number"))
 }
 
-/// `500ms` or `2s`.
+/// Parses a delay such as `500ms` or `2s`.
 fn delay(text: &str) -> Result<Duration, String> {
     let (digits, unit) = match text.strip_suffix("ms") {
         Some(digits) => (digits, Duration::from_millis(1)),

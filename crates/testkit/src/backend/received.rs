@@ -14,13 +14,13 @@ const MAX_RECORDED: usize = 1000;
 /// A request as received.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Received {
-    /// `GET`.
+    /// Such as `GET`.
     pub method: String,
     /// With its query, unchanged.
     pub path: String,
     /// From `Host` or `:authority`; empty if neither is present.
     pub host: String,
-    /// By lower-case name, with values in order. Invalid UTF-8 is replaced.
+    /// Values in order, by lower-case name. Invalid UTF-8 is replaced.
     pub headers: BTreeMap<String, Vec<String>>,
     /// `HTTP/1.1` or `HTTP/2`.
     pub protocol: &'static str,
@@ -39,7 +39,7 @@ pub struct Tls {
     pub sni: Option<String>,
     /// The negotiated protocol.
     pub alpn: Option<String>,
-    /// The client's certificate: base64 of its DER.
+    /// The client's certificate, as base64-encoded DER.
     pub client: Option<String>,
 }
 

@@ -88,7 +88,7 @@ pub(super) async fn handle(
     })
 }
 
-/// The same body, and a line break after a pause.
+/// Appends a line break to the body, after a pause.
 fn pausing(body: Body, pause: Duration) -> Body {
     let end = stream::once(async move {
         sleep(pause).await;

@@ -31,7 +31,7 @@ async fn send<S: AsyncRead + AsyncWrite + Unpin>(
         format!("{line} HTTP/1.1\r\nhost: a.example\r\nconnection: close\r\n{headers}\r\n");
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut response = String::new();
-    // Fails on a reset, and if a TLS server sends no `close_notify`.
+    // Fails on a reset, or if a TLS server doesn't send `close_notify`.
     stream.read_to_string(&mut response).await.unwrap();
     let (head, body) = response.split_once("\r\n\r\n").unwrap_or_default();
     (

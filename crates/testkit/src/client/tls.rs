@@ -13,14 +13,14 @@ use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, SignatureSch
 
 use crate::certs::Identity;
 
-/// The configuration of a client, with its sessions.
+/// A client's configuration, with its TLS sessions.
 #[derive(Clone, Debug)]
 pub(super) struct TlsClient {
     pub(super) config: Arc<ClientConfig>,
     presenting: Arc<Presenting>,
 }
 
-/// The first message of a TLS client, with this server name.
+/// A ClientHello with this server name.
 ///
 /// # Errors
 /// If the name is invalid.

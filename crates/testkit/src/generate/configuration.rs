@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::json::{Json, any_number, any_of, boolean, just, may, mostly, record};
 
-/// Their names.
+/// The names of SesameConfigurations.
 const NAMES: &[&str] = &["c1", "c2"];
 
 pub(super) fn configuration() -> Json {
@@ -58,7 +58,7 @@ fn ranges() -> Json {
     .boxed()
 }
 
-/// A Gateway's reference to one.
+/// A Gateway's reference to a SesameConfiguration.
 pub(super) fn reference() -> Json {
     mostly(NAMES, &["missing"])
         .prop_map(|name| json!({"group": "projectsesame.io", "kind": "SesameConfiguration", "name": name}))

@@ -20,7 +20,7 @@ pub(super) fn filter() -> Json {
     .boxed()
 }
 
-/// Any filter of a listener.
+/// Any listener filter.
 pub(super) fn listener_filter() -> Json {
     let extension = json!({"group": "example.net", "kind": "Filter", "name": "f"});
     prop_oneof![

@@ -144,7 +144,7 @@ pub(super) fn listener_set() -> Json {
         .boxed()
 }
 
-/// Ports of an XListenerSet's listeners: none, those in the status, and ones that compete with them.
+/// Ports of an XListenerSet's listeners: unset, assigned in the status, or set to ports that may be assigned.
 fn early() -> Json {
     let ports = prop_oneof![6 => just(0), 1 => any_number(pool::ASSIGNED)];
     let listener = record(vec![
@@ -310,7 +310,7 @@ fn infrastructure() -> Json {
     ])
 }
 
-/// Client certificates: how clients' are validated, and the Gateway's own.
+/// Client certificate validation, and the Gateway's own client certificate.
 fn tls() -> Json {
     record(vec![
         ("frontend", may(0.5, frontend())),

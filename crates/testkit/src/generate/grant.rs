@@ -1,4 +1,4 @@
-//! ReferenceGrants: valid ones, and ones with a single mismatch.
+//! ReferenceGrants, either valid or with a single mismatch.
 
 use proptest::prelude::*;
 use serde_json::json;

@@ -23,7 +23,7 @@ fn rule() -> Json {
     .boxed()
 }
 
-/// A match of gRPC calls.
+/// A match for gRPC calls.
 fn call() -> Json {
     let exact = prop_oneof![
         any_of(&["a.B", "a.b.C", ".a.B"]).prop_map(|service| json!({"service": service})),

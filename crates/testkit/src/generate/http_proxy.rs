@@ -12,7 +12,7 @@ use super::json::{
 };
 use super::{ingress, pool, route};
 
-/// HTTPProxies: roots, and those that they include.
+/// Names of HTTPProxies: roots and their children.
 const PROXIES: &[&str] = &["p1", "p2", "p3", "p4", "p5"];
 
 pub(super) fn http_proxy() -> Json {

@@ -83,7 +83,7 @@ pub(super) fn ingress() -> Json {
         .boxed()
 }
 
-/// The name of a Secret, with a namespace or without one.
+/// The name of a Secret, with or without a namespace.
 pub(super) fn secret_name() -> Json {
     mostly(
         &["c1", "c2", "c3", "one/c1", "two/c2"],
@@ -170,7 +170,7 @@ pub(super) fn duration() -> Json {
     )
 }
 
-/// Annotations of a Service.
+/// Annotations on a Service.
 pub(super) fn service_annotations() -> Json {
     let limits = || mostly(&["1", "1024"], &["0", "-1", "4294967296", "many"]);
     let ports = || mostly(&["80", "80,443", "web"], &["", ",", "99999", "other, 80"]);

@@ -43,7 +43,7 @@ pub(super) fn any_of(texts: &[&'static str]) -> Json {
         .boxed()
 }
 
-/// Usually one of the first list, rarely one of the second.
+/// Usually a string from the first list, rarely one from the second.
 pub(super) fn mostly(usual: &[&'static str], odd: &[&'static str]) -> Json {
     prop_oneof![9 => any_of(usual), 1 => any_of(odd)].boxed()
 }

@@ -31,7 +31,7 @@ pub(super) fn udp_route() -> Json {
     of_port("UDPRoute")
 }
 
-/// A route for all traffic of a port.
+/// A route for all traffic on a port.
 fn of_port(kind: &'static str) -> Json {
     route(kind, rule())
         .prop_map(|mut route| {

@@ -17,7 +17,7 @@ pub(super) const ROUTES: &[&str] = &["r1", "r2", "r3", "r4", "r5"];
 pub(super) const SERVICES: &[&str] = &["s1", "s2", "s3"];
 /// Names of XBackends.
 pub const XBACKENDS: &[&str] = &["s1", "x1", "x2"];
-/// The Services of XBackends with these names.
+/// The names of the Services for these XBackends.
 pub const POD_SERVICES: &[&str] = &["s1-r8mtfs988p", "x1-gy4wgj31c8", "x2-fpqkypgnw9"];
 pub(super) const SECRETS: &[&str] = &["c1", "c2", "c3"];
 pub(super) const SERVICE_PORTS: &[u32] = &[80, 80, 80, 443, 8080];
@@ -116,7 +116,7 @@ pub(super) const ODD_VALUES: &[&str] = &[
     "\u{2028}",
     LONG_VALUE,
 ];
-/// Values of query parameters may be any text.
+/// Query parameter values may be any text.
 pub(super) const ODD_QUERY_VALUES: &[&str] = &["\0", "\n", "\u{7f}", "a&b=c", "%20", "ü☃"];
 
 pub(super) const PATHS: &[&str] = &["/", "/a", "/a/", "/a/b", "/A", "/a/b/c", "/b"];
@@ -194,7 +194,7 @@ pub(super) const REGEX_PARTS: &[&str] = &[
 
 pub(super) const REPEATS: &[&str] = &["*", "+", "?", "{2}", "{3,}", "{1,9}", "{40}", "*?", "{500}"];
 
-/// Each is near a limit of some engine.
+/// Each is near a limit of a regex engine.
 pub(super) const ODD_REGEXES: &[&str] = &[
     "",
     "(",

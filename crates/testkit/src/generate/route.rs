@@ -248,7 +248,7 @@ fn one_prefix(rule: &mut serde_json::Map<String, Value>) {
     }
 }
 
-/// Matches by name and value.
+/// Matches on a name and a value.
 fn values(name: Json, value: Json) -> Json {
     let value_of = |value: Json| {
         let exact = value.prop_map(|value| ("Exact", value));
@@ -284,7 +284,7 @@ fn matching() -> Json {
     ])
 }
 
-/// Header values are not empty and have no control characters.
+/// Header values aren't empty and don't contain control characters.
 fn header_regex() -> Json {
     regex()
         .prop_map(|regex| {

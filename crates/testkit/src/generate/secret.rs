@@ -95,7 +95,7 @@ static LISTS: LazyLock<Vec<String>> = LazyLock::new(|| {
     ]
 });
 
-/// Keys of tokens, valid and invalid.
+/// JWKS, valid and invalid.
 static JWKS: LazyLock<Vec<String>> = LazyLock::new(|| {
     let valid = [
         // RFC 7517, appendix A.1.

@@ -110,7 +110,7 @@ fn attribute() -> Json {
         .boxed()
 }
 
-/// Keys of attributes, most of which are supported.
+/// Attribute keys, most of them supported.
 const KEYS: &[&str] = &[
     "client.address",
     "http.request.body.size",

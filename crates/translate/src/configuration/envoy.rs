@@ -1,4 +1,4 @@
-//! The section `envoy`: the parameters of fleets. The `fleet` crate applies them.
+//! The section `envoy`: parameters for fleets, which the `fleet` crate applies.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use sesame_model::{
 use super::quantity;
 use crate::problem::FieldError;
 
-/// The parameters of a fleet.
+/// Reads the parameters for a fleet.
 ///
 /// # Errors
 /// All invalid fields.
@@ -38,7 +38,7 @@ pub(crate) fn parameters(envoy: &EnvoyConfiguration) -> Result<FleetParameters, 
             max: limits.max_replicas,
             cpu_percent: limits.cpu_percent,
         }),
-        // A fixed number overrides the autoscaling of a wider configuration.
+        // A fixed number of replicas overrides inherited autoscaling.
         (None, Some(_)) => Some(Autoscaling::Off),
         (None, None) => None,
     };
@@ -157,7 +157,7 @@ fn toleration(toleration: &EnvoyToleration) -> Toleration {
     }
 }
 
-// The schema allows no other values, neither in an API server nor in files.
+// `Other` can't occur: the schema rejects unknown values, both in the API server and in files.
 
 fn workload(workload: &EnvoyWorkload) -> Workload {
     match workload {

@@ -1,4 +1,4 @@
-//! Kubernetes quantities: `500m` CPU, `1.5Gi` of memory.
+//! Kubernetes quantities, such as `500m` of CPU or `1.5Gi` of memory.
 
 /// The maximum number of digits: enough for any machine's memory in bytes, but few enough not to overflow.
 const MAX_DIGITS: usize = 15;
@@ -21,17 +21,17 @@ const SUFFIXES: &[(&str, u128, u128)] = &[
     ("Pi", 1 << 50, 1),
 ];
 
-/// An amount of CPU in millicores, rounded up; `None` if it isn't a positive quantity.
+/// Parses an amount of CPU into millicores, rounded up; `None` if it isn't a positive quantity.
 pub(super) fn millicores(text: &str) -> Option<u64> {
     parse(text, 1_000)
 }
 
-/// An amount of memory in bytes, rounded up; `None` if it isn't a positive quantity.
+/// Parses an amount of memory into bytes, rounded up; `None` if it isn't a positive quantity.
 pub(super) fn bytes(text: &str) -> Option<u64> {
     parse(text, 1)
 }
 
-/// The quantity in units of 1/`parts`, rounded up; `None` unless it is a positive quantity.
+/// Parses a quantity into units of 1/`parts`, rounded up; `None` if it isn't a positive quantity.
 fn parse(text: &str, parts: u128) -> Option<u64> {
     let end = text
         .find(|c: char| !c.is_ascii_digit() && c != '.')

@@ -1,7 +1,8 @@
-//! The configurations that GatewayClasses and Gateways refer to: SesameConfigurations, or ConfigMaps with the same document.
-//! Only the section `envoy` applies to them.
+//! Configurations that GatewayClasses and Gateways refer to: SesameConfigurations, or ConfigMaps with the same
+//! document. Only the section `envoy` applies to these objects.
 //!
-//! An invalid one doesn't affect traffic: the owner's condition reports it, and the fleet keeps the last valid one.
+//! An invalid configuration doesn't affect traffic: a condition of the referring object reports the error, and the
+//! fleet keeps the last valid parameters.
 
 use std::sync::Arc;
 
@@ -26,7 +27,7 @@ pub(crate) enum Chosen {
     Wrong(String),
 }
 
-/// Fleet parameters by SesameConfiguration and ConfigMap.
+/// Fleet parameters by the SesameConfiguration or ConfigMap that contains them.
 pub(crate) type Parameters = Table<ObjectKey, Chosen>;
 
 /// The relevant fields of a ConfigMap.
@@ -43,11 +44,11 @@ pub struct ConfigData {
 pub struct GatewayParameters {
     /// The parameters; `None` if `wrong` is set.
     pub chosen: Option<FleetParameters>,
-    /// Why they are invalid.
+    /// Why there are no valid parameters.
     pub wrong: Option<Problem>,
 }
 
-/// Declares the parameters.
+/// Declares the parameters in all configurations.
 pub(crate) fn stages(b: &mut Builder, inputs: &Inputs) -> Parameters {
     let inputs = *inputs;
     let of_objects = b.derive(
@@ -122,7 +123,7 @@ pub(crate) fn of_class(
     look_up(reader, table, field, &key)
 }
 
-/// The parameters of a Gateway of the class. `instance` are those of the instance's own configuration.
+/// The parameters of a Gateway of the class. `instance` are the parameters in the instance's own configuration.
 pub(crate) fn of_gateway(
     reader: &mut Reader<'_>,
     table: Parameters,
@@ -198,7 +199,7 @@ fn known_kind(
     })
 }
 
-/// GatewayClass and Gateway use the same reason.
+/// GatewayClasses and Gateways use the same reason.
 fn invalid(message: String) -> Problem {
     Problem::new(reason::gateway::INVALID_PARAMETERS, bounded(message))
 }

@@ -1,4 +1,4 @@
-//! Statuses of SesameConfigurations: of the instance's own, and of those that its GatewayClasses and their Gateways refer to.
+//! Statuses of SesameConfigurations: the instance's own, and those that its GatewayClasses and Gateways refer to.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -23,9 +23,9 @@ struct Users {
     gateways: Index<ObjectKey, Gateway, ObjectKey>,
 }
 
-/// The use of a configuration.
+/// How the instance uses a configuration.
 struct Use {
-    /// Whether it is the instance's own.
+    /// Whether it is the instance's own configuration.
     instance: bool,
     /// The number of GatewayClasses that refer to it.
     classes: usize,
@@ -173,7 +173,7 @@ fn in_effect(uses: &Use) -> String {
     format!("In effect for {}.", users.join(", "))
 }
 
-/// The fields that have no effect or are deprecated.
+/// Warnings about fields that have no effect or are deprecated.
 fn warnings(settings: &Settings, spec: &ConfigurationSpec, uses: &Use) -> Vec<FieldError> {
     let mut warnings = Vec::new();
     let gateway = spec.gateway.as_ref().and_then(|gateway| gateway.gateway());
@@ -199,7 +199,7 @@ fn warnings(settings: &Settings, spec: &ConfigurationSpec, uses: &Use) -> Vec<Fi
     warnings
 }
 
-/// The differences from the settings with which the instance started.
+/// The differences from the settings with which the instance started, which need a restart.
 fn restarts(settings: &Settings, spec: &ConfigurationSpec) -> Vec<FieldError> {
     let (field, message) = match (&settings.mode, &spec.envoy) {
         (Mode::Managed, None) => (
@@ -219,7 +219,7 @@ fn restarts(settings: &Settings, spec: &ConfigurationSpec) -> Vec<FieldError> {
     vec![FieldError::new(field, message)]
 }
 
-/// One entry for each section of the spec.
+/// Groups messages into one entry per section of the spec.
 fn entries(suffix: &str, fields: Vec<FieldError>) -> Box<[SubCondition]> {
     let mut entries: Vec<(String, Vec<String>)> = Vec::new();
     for FieldError { field, message } in fields {

@@ -9,7 +9,7 @@ use sesame_model::{
 
 use super::*;
 
-/// The parameters in the text of a ConfigMap, or all errors.
+/// Reads the parameters in the text of a ConfigMap, or returns all errors.
 fn read(text: &str) -> Result<FleetParameters, String> {
     let spec = parse(text)?;
     let parameters = spec.envoy.as_deref().map(parameters).transpose();
@@ -89,7 +89,7 @@ envoy:
         max_connections: Some(5_000),
     };
     assert_eq!(read(text), Ok(all));
-    // A fixed number turns off the autoscaling of a wider configuration.
+    // A fixed number of replicas turns off inherited autoscaling.
     let few = FleetParameters {
         replicas: Some(3),
         autoscaling: Some(Autoscaling::Off),
@@ -128,7 +128,7 @@ fn the_documented_example_has_all_fields() {
     assert!(!sections.contains("None"), "{sections}");
 }
 
-/// A message starts with the field.
+/// Each message starts with the field.
 #[test]
 fn errors_name_their_field() {
     for (text, start) in [
@@ -254,7 +254,7 @@ fn errors_name_their_field() {
         let error = read(text).expect_err(text);
         assert!(error.starts_with(start), "{text}: {error}");
     }
-    // All errors that need more than the schema are reported together.
+    // Errors that the schema can't detect are reported together.
     let both = "envoy: {resources: {limits: {cpu: a, memory: b}}}";
     let error = read(both).expect_err(both);
     assert!(

@@ -17,7 +17,7 @@ use crate::shared::grants::Referrer;
 use crate::shared::hosts::Attachments;
 use crate::shared::listeners::AttachPoints;
 
-/// A backend that an accepted route of a Gateway, one of its listeners, or an XTelemetryPolicy for it refers to.
+/// A Gateway's use of a backend, by an accepted route, a listener, or an XTelemetryPolicy for the Gateway.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct BackendUse {
     /// The Service or XBackend.
@@ -31,7 +31,7 @@ pub(crate) struct BackendUse {
 /// The uses of each Service or XBackend.
 pub(crate) type Uses = Index<BackendUse, (), ObjectKey>;
 
-/// Declares the tables of uses: of XBackends, and of `targets` of policies.
+/// Declares the uses of XBackends and of the policies' `targets`.
 pub(crate) fn uses(
     b: &mut Builder,
     inputs: &Inputs,
@@ -101,7 +101,7 @@ fn of_route(
     of_clusters(reader, inputs, with_status, key, clusters, &gateways)
 }
 
-/// The backends that check the requests of an object's listeners and that `with_status` selects.
+/// The authorization services of an object's listeners that `with_status` selects.
 fn of_owner(
     reader: &mut Reader<'_>,
     inputs: &Inputs,
@@ -141,7 +141,8 @@ fn of_telemetry_policy(
     of_clusters(reader, inputs, with_status, key, collector, &ours)
 }
 
-/// The backends among the clusters that an object of these Gateways refers to.
+/// The uses by `gateways` of the backends that the object `key` refers to. `clusters` contains the clusters of these
+/// backends.
 fn of_clusters(
     reader: &mut Reader<'_>,
     inputs: &Inputs,
@@ -176,7 +177,7 @@ fn of_clusters(
     (!uses.is_empty()).then_some(uses)
 }
 
-/// The Gateway with the listeners of an object: the object itself, or that of a ListenerSet.
+/// The Gateway of an object with listeners: the object itself, or a ListenerSet's parent.
 fn gateway_of(reader: &mut Reader<'_>, inputs: &Inputs, owner: &ObjectKey) -> Option<ObjectKey> {
     if !owner.kind.is_listener_set() {
         return Some(owner.clone());

@@ -45,7 +45,7 @@ pub(crate) fn recorded(set: &ListenerSet) -> Vec<ListenerStatus> {
     statuses.collect()
 }
 
-/// Declares the stages. Sets whose listeners all have a port outside [`PORTS`] add no work.
+/// Declares the stages. Sets whose listeners all have a port outside [`PORTS`] don't add work.
 pub(crate) fn stages(b: &mut Builder, inputs: &Inputs, parents: Parents) -> Table<ListenerId, u16> {
     let inputs = *inputs;
     let concerned = b.index(
@@ -99,12 +99,12 @@ fn used(listeners: &[Listener]) -> impl Iterator<Item = u16> {
     ports.filter(|port| PORTS.contains(port))
 }
 
-/// Assigns the ports of a Gateway. Once all are taken, listeners get none.
+/// Assigns the ports of a Gateway. Once all ports are taken, further listeners don't get one.
 ///
-/// A recorded port is kept unless the Gateway or an older set uses it: a younger set can't displace it. Since a new port
-/// is the first free one in the order of precedence, the result doesn't change once some or all of it is recorded.
+/// A recorded port is kept unless the Gateway or an older set uses it: a younger set can't displace it. A new port is
+/// the first free one in the order of precedence, so the result doesn't change once some or all of it is recorded.
 fn assign(gateway: &Gateway, mut demands: Vec<(ObjectKey, Arc<Demand>)>) -> Vec<(ListenerId, u16)> {
-    // Stable: of sets with the same age and name, ListenerSets come first, as in the merge.
+    // Stable: among sets with the same age and name, ListenerSets come first, as in the merge.
     demands.sort_by(|(_, a), (_, b)| a.seniority.cmp(&b.seniority));
     let mut taken: BTreeSet<u16> = used(&gateway.spec.listeners).collect();
     let (mut assigned, mut without) = (Vec::new(), Vec::new());
@@ -149,7 +149,7 @@ mod tests {
 
     use super::*;
 
-    /// A set by name and age, the ports it uses, and the recorded ports of its listeners `0`, `1`, …
+    /// A set with this name and age, the ports that it uses, and the recorded ports of its listeners `0`, `1`, …
     fn demand(
         name: &str,
         age: i64,
@@ -210,7 +210,7 @@ mod tests {
 
     #[test]
     fn the_first_choice_depends_only_on_the_name() {
-        // Other values would move the ports of sources without statuses.
+        // Other values would change the ports assigned for sources without statuses.
         let choices = ["a", "b", "c"].map(first);
         assert_eq!(choices, [20_557, 22_875, 20_828]);
     }
@@ -227,7 +227,7 @@ mod tests {
             assigned(&[port], std::slice::from_ref(&a)),
             expected(&[("a", port + 1)])
         );
-        // It also avoids the ports that a younger set uses, and that another listener keeps.
+        // It also avoids ports that a younger set uses or that another listener keeps.
         let user = demand("user", 2, &[port + 1], &[]);
         let keeper = demand("keeper", 3, &[], &[Some(port + 2)]);
         assert_eq!(

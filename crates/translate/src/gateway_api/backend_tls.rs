@@ -122,7 +122,7 @@ fn read(
 }
 
 impl PolicyState {
-    /// The backends that it targets. It doesn't apply to XBackends, but its status says so.
+    /// The backends that it targets. It doesn't apply to XBackends; its status reports that.
     fn targets(&self, key: &ObjectKey) -> Vec<ObjectKey> {
         let targets = self.targets.iter();
         let targets = targets.filter_map(|target| match target.known_kind()? {
@@ -136,7 +136,7 @@ impl PolicyState {
         targets.collect()
     }
 
-    /// The sectionNames of its targets that are this Service, in its own namespace.
+    /// The sectionNames of its targetRefs to this Service, which is in the policy's namespace.
     fn sections<'a>(&'a self, service: &'a str) -> impl Iterator<Item = Option<&'a str>> {
         let targets = self.targets.iter();
         targets
@@ -162,8 +162,8 @@ fn oldest<'a>(
         .min_by(|(_, a), (_, b)| a.seniority.cmp(&b.seniority))
 }
 
-/// A backend, given its key and port, with the policy for it, if any. A policy for the port takes precedence over one for
-/// the Service.
+/// Applies the policy for the Service `name` and its `port` to a backend, if there is one. A policy for the port takes
+/// precedence over one for the Service.
 pub(crate) fn secured(
     reader: &mut Reader<'_>,
     policies: Policies,

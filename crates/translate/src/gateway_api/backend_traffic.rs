@@ -1,7 +1,7 @@
-//! XBackendTrafficPolicies: the limit on retries to a backend, and its session persistence. `status` has the statuses.
+//! XBackendTrafficPolicies: a backend's retry limit and session persistence. `status` has the statuses.
 //!
-//! The oldest policy of a backend applies, with all its settings. A policy never affects whether requests are served:
-//! without a valid one, only the limits and sessions of routes apply.
+//! The oldest policy for a backend applies, with all its settings. A policy never affects whether requests are served:
+//! without a valid policy, only the limits and sessions of routes apply.
 
 mod status;
 
@@ -119,7 +119,7 @@ fn oldest(
     states.min_by(|a, b| a.seniority.cmp(&b.seniority))
 }
 
-/// The limit on retries to the backend of a cluster.
+/// The retry limit for a cluster's backend.
 pub(crate) fn retries(
     reader: &mut Reader<'_>,
     policies: Policies,
@@ -129,7 +129,7 @@ pub(crate) fn retries(
     state.settings.as_ref().ok()?.retries
 }
 
-/// The session persistence of requests to a Service's port or an XBackend.
+/// Session persistence for requests to a Service's port or an XBackend.
 pub(crate) fn session(
     reader: &mut Reader<'_>,
     policies: Policies,

@@ -24,7 +24,7 @@ pub(super) struct Place<'a> {
     pub(super) namespace: &'a Arc<str>,
     /// The field.
     pub(super) field: &'static str,
-    /// What happens if it is invalid.
+    /// The consequence of an invalid validation, for messages.
     pub(super) consequence: &'static str,
 }
 
@@ -44,8 +44,8 @@ fn authority(namespace: &Arc<str>, reference: &LocalObjectReference) -> Option<O
     authorities::key(reference.known_kind(), name)
 }
 
-/// The verification of a backend's certificate, and the unresolved references. `bundle` has the certificates of all
-/// valid references.
+/// Reads how a backend's certificate is verified, and the unresolved references. `bundle` contains the certificates of
+/// all valid references.
 pub(super) fn read(
     reader: &mut Reader<'_>,
     authorities: Table<ObjectKey, AuthorityState>,
@@ -120,7 +120,7 @@ fn authority_problem(
     authorities::unusable(reader, authorities, &authority, REASONS)
 }
 
-/// The names of which the certificate must have at least one (BackendTLSPolicyValidation.subjectAltNames).
+/// The accepted names, of which the certificate must have at least one (BackendTLSPolicyValidation.subjectAltNames).
 fn names(
     place: Place<'_>,
     validation: &BackendTlsValidation,

@@ -1,4 +1,5 @@
-//! References to Secrets with certificates: those of listeners, and the client certificates of Gateways and XBackends.
+//! References to Secrets with certificates: those that listeners present, and the client certificates of Gateways and
+//! XBackends.
 
 use std::sync::Arc;
 
@@ -12,7 +13,7 @@ use crate::shared::certificates::CertificateState;
 use crate::shared::grants::{self, Grants, Referrer};
 
 /// The certificate that a reference names, or why it can't be used. `invalid` is the reason for references that are
-/// permitted, but name no valid certificate.
+/// permitted, but don't name a valid certificate.
 pub(super) fn resolve(
     reader: &mut Reader<'_>,
     grants: Grants,

@@ -22,13 +22,13 @@ pub(crate) fn key(name: &Arc<str>) -> ObjectKey {
 /// Features that unmanaged Envoys lack: Sesame doesn't assign their addresses.
 const ADDRESSES: &[&str] = &["GatewayAddressEmpty", "GatewayStaticAddresses"];
 
-/// Features of addresses whose fields exist only in the experimental channel.
+/// Address features whose fields exist only in the experimental channel.
 const ROUTABILITY: &[&str] = &[
     "GatewayAddressRoutability",
     "GatewayAddressRoutabilityCluster",
 ];
 
-/// The feature that requires ClusterTrustBundles, and is experimental.
+/// The experimental feature that requires ClusterTrustBundles.
 const CLUSTER_TRUST_BUNDLE: &str = "ClusterTrustBundle";
 
 /// The feature whose fields exist only in the experimental channel.
@@ -131,7 +131,7 @@ fn is_supported(version: &str) -> bool {
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '-', '+']))
 }
 
-/// Whether addresses have a routability: in a managed fleet, if the installed CRDs have the field.
+/// Whether addresses have a routability: only in managed mode, and if the installed CRDs have the field.
 pub(crate) fn has_routability(mode: &Mode, release: Option<&Release>) -> bool {
     *mode == Mode::Managed && is_experimental(release)
 }
@@ -140,7 +140,7 @@ fn is_experimental(release: Option<&Release>) -> bool {
     release.is_some_and(|release| release.experimental)
 }
 
-/// The features that work in a mode with this API server, sorted.
+/// The features that are supported in a mode with this API server, sorted.
 fn features(mode: &Mode, api: Api<'_>) -> Vec<&'static str> {
     let works = |feature: &str| match mode {
         _ if ROUTABILITY.contains(&feature) => has_routability(mode, api.release),

@@ -17,7 +17,7 @@ use crate::shared::listeners::Protocol;
 pub(super) fn mark(listeners: &mut [ListenerState]) {
     let mut by_port: BTreeMap<Port, Vec<usize>> = BTreeMap::new();
     for (index, listener) in listeners.iter().enumerate() {
-        // A listener with an unknown protocol binds no port.
+        // A listener with an unknown protocol doesn't bind a port.
         if listener.protocol != Protocol::Unknown {
             by_port
                 .entry(listener.bound_port())

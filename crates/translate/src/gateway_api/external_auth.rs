@@ -1,4 +1,4 @@
-//! ExternalAuth filters of routes and of listeners (GEP-1494).
+//! ExternalAuth filters of routes and listeners (GEP-1494).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,8 +13,8 @@ use crate::problem::FieldError;
 use crate::shared::external_auth::{self, MAX_BODY, PATH_PREFIX, TIMEOUT};
 use crate::shared::headers::check_name;
 
-/// Reads a filter; `None` if its service can't be resolved. `before` are changes to requests before the check, `limit` is
-/// the timeout of requests.
+/// Reads a filter; `None` if its service can't be resolved. `before` contains the header changes made before the check;
+/// `limit` is the request timeout.
 ///
 /// # Errors
 /// The first invalid field.
@@ -42,7 +42,7 @@ pub(super) fn read(
             cluster,
             protocol,
             body,
-            // The API has no field for it.
+            // The API has no field for this timeout.
             timeout: limit.map_or(TIMEOUT, |limit| limit.min(TIMEOUT)),
             fail_open: false,
             before,

@@ -12,8 +12,8 @@ use crate::settings::Settings;
 
 /// The fleet that a Gateway needs; `None` if the Gateway is not accepted.
 ///
-/// In a cluster, it has the ports of all accepted listeners: if a missing Secret removed a port, the Service could lose
-/// its address. Locally, only the ports that Envoy binds, so that other programs can use the rest.
+/// In a cluster, it includes the ports of all accepted listeners: if a missing Secret removed a port, the Service could
+/// lose its address. Locally, it includes only the ports that Envoy binds, so that other programs can use the rest.
 pub(crate) fn request<'a>(
     settings: &Settings,
     gateway: &Gateway,

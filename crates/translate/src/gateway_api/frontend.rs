@@ -22,7 +22,8 @@ const REASONS: Reasons = Reasons {
     object: reason::listener::INVALID_CA_CERTIFICATE_REF,
 };
 
-/// A Gateway's settings by port; under `None`, those of all other ports. Rotating a CA doesn't change this row.
+/// A Gateway's settings by port; `None` is the key of the settings for all other ports. Rotating a CA doesn't change
+/// this row.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct FrontendState(BTreeMap<Option<u16>, Option<ClientState>>);
 

@@ -14,7 +14,7 @@ use crate::shared::client_certificates::ClientCertificate;
 pub struct GatewayState {
     /// Why it isn't served.
     pub refused: Option<Problem>,
-    /// True if the fleet serves another Gateway instead: no route can attach to this one.
+    /// True if the fleet serves another Gateway instead: routes can't attach to this one.
     pub elsewhere: bool,
     /// Why its fleet can't be created or changed. An existing fleet keeps serving.
     pub frozen: Option<Problem>,
@@ -76,7 +76,7 @@ impl GatewayState {
         self.refused.as_ref().filter(|_| self.elsewhere)
     }
 
-    /// The certificate that its fleet presents to backends with a TLS policy; `None` if it presents none.
+    /// The certificate that its fleet presents to backends with a TLS policy; `None` if it doesn't present one.
     pub(crate) fn presented(&self) -> Option<ClientCertificate> {
         if self.refused.is_some() {
             return None;

@@ -14,7 +14,7 @@ use super::listener_status::{self, Verdict};
 use crate::problem::{Problem, bounded};
 use crate::settings::Mode;
 
-/// The inputs of a Gateway's status, besides the Gateway itself.
+/// The inputs to a Gateway's status, besides the Gateway itself.
 pub(crate) struct Sources<'a> {
     pub(crate) listeners: listener_status::Sources<'a>,
     /// The requested addresses.
@@ -98,7 +98,7 @@ fn insecure(gateway: &Gateway) -> Option<Condition> {
     Some(problem.condition(type_, true, gateway.meta.generation))
 }
 
-/// The condition of early drafts of GEP-1713, which v1.7 replaces with `attachedListenerSets`.
+/// The condition from early drafts of GEP-1713, which v1.7 replaces with `attachedListenerSets`.
 fn attached_sets(attached: usize, generation: i64) -> Condition {
     let (reason, message) = match attached {
         0 => (
@@ -181,8 +181,8 @@ fn assigned(sources: &Sources<'_>, generation: i64) -> Option<Condition> {
     ))
 }
 
-/// Whether the client certificate and the listeners' references are resolved. Only with a client certificate: without
-/// one, the condition would repeat those of the listeners.
+/// Whether the client certificate and the listeners' references are resolved. Reported only with a client certificate:
+/// without one, the condition would repeat the listeners' conditions.
 fn resolved_refs(state: &GatewayState, generation: i64) -> Option<Condition> {
     let own = state.client_certificate.as_ref()?.as_ref().err();
     let of_listeners = || {
@@ -237,8 +237,8 @@ fn accepted(sources: &Sources<'_>, listeners: &[Verdict], generation: i64) -> Co
     }
 }
 
-/// The first unsupported address in the spec. In a cluster, types are checked here, before the fleet exists, so that
-/// the Gateway isn't briefly accepted.
+/// The first unsupported address in the spec. In a cluster, address types are checked here, before the fleet exists, so
+/// that the Gateway isn't briefly accepted.
 fn unsupported_address(sources: &Sources<'_>) -> Option<String> {
     let of_fleet = match sources
         .listeners
@@ -250,13 +250,13 @@ fn unsupported_address(sources: &Sources<'_>) -> Option<String> {
     };
     let asked = match sources.listeners.mode {
         Mode::Managed => sources.asked,
-        // Reported in the fleet's state, or not assigned by Sesame.
+        // Locally, the fleet's state reports them; addresses of unmanaged Envoys aren't assigned by Sesame.
         Mode::Local | Mode::Unmanaged { .. } => &[],
     };
     let mut asked = asked.iter().enumerate();
     let other = asked.find(|(_, address)| match address.type_ {
         AddressType::IpAddress => false,
-        // Any hostname is possible.
+        // An empty value requests any hostname, which is supported.
         AddressType::Hostname => !address.value.is_empty(),
         AddressType::NamedAddress | AddressType::Other(_) => true,
     });

@@ -23,7 +23,7 @@ impl RouteKind for GRPCRoute {
 }
 
 impl HttpRouteKind for GRPCRoute {
-    /// gRPC clients treat it as UNAVAILABLE.
+    /// gRPC clients treat this status as UNAVAILABLE.
     const INVALID_RULE: u16 = 503;
 
     fn rules(&self) -> impl Iterator<Item = Rule<'_>> {

@@ -69,7 +69,7 @@ fn only(protocol: Protocol) -> Option<Arc<ClusterPolicy>> {
     }))
 }
 
-/// Declares the stages of one kind. `names` are the table names: our routes, backends, attachments.
+/// Declares the stages of one kind. `names` contains the table names: our routes, backends, attachments.
 pub(crate) fn stages<R: RouteKind>(
     b: &mut Builder,
     names: [&'static str; 3],
@@ -97,8 +97,8 @@ pub(crate) fn stages<R: RouteKind>(
     }
 }
 
-/// The backends of a route. Connections for invalid ones are closed, and datagrams dropped (BackendRef.weight,
-/// TCPRouteRule.backendRefs, UDPRouteRule.backendRefs).
+/// The backends of a route. Connections to invalid backends are closed, and datagrams to them are dropped
+/// (BackendRef.weight, TCPRouteRule.backendRefs, UDPRouteRule.backendRefs).
 fn read_backends<R: RouteKind>(route: &R, resolver: &mut Resolver<'_, '_>) -> Backends {
     let (mut targets, mut passthrough) = (Vec::new(), Vec::new());
     for (rule, (_, backend_refs)) in route.references().enumerate() {
@@ -128,7 +128,7 @@ fn read_backends<R: RouteKind>(route: &R, resolver: &mut Resolver<'_, '_>) -> Ba
     }
 }
 
-/// What a route's status reports about its backends and about connections that another route gets.
+/// The findings about a route's backends, and about connections that another route gets, for its status.
 pub(crate) fn findings(
     reader: &mut Reader<'_>,
     chains: Table<ChainKey, ServedChain>,
@@ -141,7 +141,7 @@ pub(crate) fn findings(
             host.listener.id.owner == parent.owner && selects(&parent.parent, &host.listener)
         };
         let hosts = attachments.hosts.iter().filter(of_parent);
-        // Several parentRefs may select a listener.
+        // Several parentRefs may select the same listener.
         let mut notes = BTreeSet::new();
         for host in hosts {
             if let Some(chain) = reader.get(chains, &host.chain())

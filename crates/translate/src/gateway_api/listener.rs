@@ -232,7 +232,7 @@ fn namespaces(listener: &Listener) -> AllowedNamespaces {
         (FromNamespaces::All, _) => AllowedNamespaces::All,
         (FromNamespaces::Same, _) => AllowedNamespaces::Same,
         (FromNamespaces::Selector, Some(selector)) => AllowedNamespaces::Selected(selector.clone()),
-        // An unknown value permits no namespace.
+        // An unknown value doesn't permit any namespace.
         (FromNamespaces::Selector | FromNamespaces::None | FromNamespaces::Other(_), _) => {
             AllowedNamespaces::None
         }
@@ -247,7 +247,7 @@ struct Resolver<'a, 'r> {
 }
 
 impl<'a, 'r> Resolver<'a, 'r> {
-    /// A resolver of services that check requests.
+    /// A resolver for authorization services.
     fn services(&mut self) -> backends::Resolver<'_, 'r> {
         backends::Resolver::new(self.reader, self.sources.backends, self.referrer, None)
     }

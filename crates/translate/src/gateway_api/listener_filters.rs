@@ -1,4 +1,4 @@
-//! The filters of a listener (GEP-5224): checks of its requests before a route is selected.
+//! The filters of a listener (GEP-5224): they check its requests before a route is selected.
 
 use std::sync::Arc;
 

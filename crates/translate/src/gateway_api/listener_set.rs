@@ -24,7 +24,7 @@ pub(crate) struct SetState {
     pub(crate) gateway: ObjectKey,
     /// Why none of its listeners is served.
     pub(crate) refused: Option<Problem>,
-    /// Why no route can attach to any of them.
+    /// Why routes can't attach to any of its listeners.
     pub(crate) closed: Option<Problem>,
     /// In the set's order.
     pub(crate) listeners: Vec<ListenerState>,
@@ -71,7 +71,7 @@ pub(crate) struct Parents {
 #[derive(Clone, Copy)]
 pub(crate) struct Sources {
     pub(crate) parents: Parents,
-    /// The ports of listeners that leave the choice to Sesame.
+    /// The ports that Sesame assigned to listeners without one.
     pub(crate) assigned: Table<ListenerId, u16>,
     pub(crate) listeners: listener::Sources,
 }
@@ -168,7 +168,7 @@ fn with_ports<'a>(
     listeners
 }
 
-/// The problem of a listener without a port.
+/// The problem with a listener without a port.
 fn no_port(index: usize, gateway: &ObjectKey) -> Problem {
     let (first, last) = assigned_ports::PORTS.into_inner();
     Problem::new(
@@ -180,7 +180,7 @@ fn no_port(index: usize, gateway: &ObjectKey) -> Problem {
     )
 }
 
-/// The problem of a set whose Gateway isn't accepted.
+/// The problem with a set whose Gateway isn't accepted.
 pub(super) fn parent_not_accepted(gateway: &ObjectKey) -> Problem {
     Problem::new(
         reason::listener_set::PARENT_NOT_ACCEPTED,

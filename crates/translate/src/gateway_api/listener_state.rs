@@ -38,12 +38,12 @@ pub struct ListenerState {
     pub certificates: Vec<CertificateKey>,
     /// How clients' certificates are verified; `None` if clients aren't asked for one.
     pub clients: Option<Arc<ClientValidation>>,
-    /// The checks of its requests; `None` without filters.
+    /// The checks for its requests; `None` without filters.
     pub checks: Option<RequestChecks>,
     /// Why it isn't accepted.
     pub refused: Option<Problem>,
-    /// Why its filters are invalid. It isn't accepted then, but keeps its hostname and responds with errors: otherwise a
-    /// wider listener would serve its requests unchecked.
+    /// Why its filters are invalid. If set, the listener isn't accepted, but keeps its hostname and responds with
+    /// errors: otherwise a wider listener would serve its requests unchecked.
     pub invalid_filters: Option<Problem>,
     /// The conflict with another listener.
     pub conflicted: Option<Problem>,
@@ -163,8 +163,8 @@ pub(crate) fn checks(
     checks.collect()
 }
 
-/// The clusters of the services that check the requests of listeners of an object in `namespace`, permitted or not, for
-/// the index by backend.
+/// The clusters of the authorization services that the listeners of an object in `namespace` refer to, permitted or
+/// not, for the index by backend.
 pub(crate) fn referenced_services(namespace: &Arc<str>, listeners: &[Listener]) -> Vec<ClusterKey> {
     let filters = listeners
         .iter()

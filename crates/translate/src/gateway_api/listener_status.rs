@@ -1,4 +1,4 @@
-//! The statuses of listeners, of Gateways and of ListenerSets.
+//! The statuses of the listeners of Gateways and ListenerSets.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::shared::client_certificates::{self, ClientCertificates};
 use crate::shared::hosts::Attachments;
 use crate::shared::listeners::{AttachPoints, ListenerId, RequestChecks};
 
-/// The inputs of the statuses of an object's listeners, besides the object itself.
+/// The inputs to the statuses of an object's listeners, besides the object itself.
 #[derive(Clone, Copy)]
 pub(crate) struct Sources<'a> {
     pub(crate) inputs: &'a Inputs,
@@ -78,7 +78,7 @@ pub(super) fn invalid(listeners: &[ListenerState], verdicts: &[Verdict]) -> Opti
     }
 }
 
-/// The state of a listener, including that of its port.
+/// The state of a listener, including the state of its port.
 pub(super) struct Verdict {
     /// Why it isn't accepted.
     refused: Option<Problem>,
@@ -86,7 +86,7 @@ pub(super) struct Verdict {
     pub(super) idle: Option<Problem>,
 }
 
-/// Determines the states of an object's listeners. `refused` is why none of them is served.
+/// Determines the states of an object's listeners. `refused` is the reason why none of them is served, if any.
 pub(super) fn judge_all(
     reader: &mut Reader<'_>,
     sources: &Sources<'_>,

@@ -1,9 +1,9 @@
 //! Merges the listeners of a Gateway with those of its ListenerSets.
 //!
 //! The first listener of a port determines its protocol, and the first listener with a hostname gets that hostname. The
-//! order of precedence: the Gateway's listeners, then those of sets by age (oldest first) and name (ListenerSets before
-//! XListenerSets), each set's in its own order (ListenerSetSpec.listeners). Rows are keyed by port or by hostname, so a
-//! set affects only the sets that compete with it.
+//! order of precedence: the Gateway's listeners, then those of its sets by age (oldest first) and name (ListenerSets
+//! before XListenerSets); within a set, the set's own order (ListenerSetSpec.listeners). Rows are keyed by port or by
+//! hostname, so a set affects only the sets that compete with it.
 
 use std::sync::Arc;
 

@@ -19,7 +19,8 @@ pub(crate) struct Verdict {
     pub(crate) unresolved: Option<Problem>,
 }
 
-/// The status of a policy; `None` without a verdict. `accepted` is the message where the policy is in force.
+/// The status of a policy; `None` if there are no verdicts. `accepted` is the message for Gateways where the policy is
+/// in force.
 pub(crate) fn status(
     controller: &Arc<str>,
     generation: i64,
@@ -51,7 +52,7 @@ pub(crate) fn status(
     (!ancestors.is_empty()).then_some(PolicyStatus { ancestors })
 }
 
-/// The problem of a target whose kind is not `supported`.
+/// The problem with a target whose kind is not `supported`.
 pub(crate) fn unsupported_target(
     field: &str,
     kind: &KindName,
@@ -67,7 +68,7 @@ pub(crate) fn unsupported_target(
     )
 }
 
-/// The problem of a target for which an older policy of the same kind takes precedence.
+/// The problem with a target for which an older policy of the same kind takes precedence.
 pub(crate) fn conflict(field: &str, kind: Kind, older: &NamespacedName) -> Problem {
     Problem::new(
         reason::policy::CONFLICTED,

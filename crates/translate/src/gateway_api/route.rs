@@ -72,7 +72,7 @@ pub(crate) fn referenced<R: RouteKind>(route: &R) -> Vec<ClusterKey> {
     keys
 }
 
-/// A route as the referrer to its backends.
+/// The referrer for a route's references to backends.
 pub(crate) fn referrer<R: RouteKind>(route: &ObjectKey) -> Referrer<'_> {
     Referrer {
         kind: R::KIND,
@@ -80,7 +80,8 @@ pub(crate) fn referrer<R: RouteKind>(route: &ObjectKey) -> Referrer<'_> {
     }
 }
 
-/// Declares the stages of a kind of HTTP route. `names` are the table names: our routes, rules, refusals, attachments.
+/// Declares the stages of a kind of HTTP route. `names` contains the table names: our routes, rules, refusals,
+/// attachments.
 pub(crate) fn stages<R: HttpRouteKind>(
     b: &mut Builder,
     names: [&'static str; 4],
@@ -115,7 +116,7 @@ pub(crate) fn stages<R: HttpRouteKind>(
     Stages { rules, attachments }
 }
 
-/// Declares the table of routes that refer to one of our objects. For all others, only this check runs.
+/// Declares the table of routes that refer to one of our objects. For all other routes, only this check runs.
 pub(crate) fn ours<R: RouteKind>(
     b: &mut Builder,
     name: &'static str,
@@ -134,7 +135,7 @@ pub(crate) fn ours<R: RouteKind>(
     })
 }
 
-/// Declares the table of attachments. `refusal` is why all parents refuse a route.
+/// Declares the table of attachments. `refusal` returns the reason why all parents refuse a route, if they do.
 pub(crate) fn attachments<R: RouteKind>(
     b: &mut Builder,
     name: &'static str,

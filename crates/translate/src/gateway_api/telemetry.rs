@@ -1,7 +1,7 @@
 //! XTelemetryPolicies: how each Gateway's requests are traced. `settings` reads a policy, `status` has the statuses.
 //!
-//! The oldest policy of a Gateway applies, with all its settings. A policy never affects whether requests are served:
-//! without a valid one, they aren't traced, and without a collector, their spans are dropped.
+//! The oldest policy for a Gateway applies, with all its settings. A policy never affects whether requests are served:
+//! without a valid policy, they aren't traced, and without a collector, their spans are dropped.
 
 mod settings;
 mod status;
@@ -23,7 +23,7 @@ use crate::shared::precedence::{Seniority, Source};
 /// A policy's settings and problems.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct PolicyState {
-    /// The order among policies of a Gateway.
+    /// The order among policies for a Gateway.
     seniority: Seniority,
     /// How requests are traced, or why the policy is invalid.
     settings: Result<Settings, Problem>,

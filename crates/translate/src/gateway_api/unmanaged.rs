@@ -1,6 +1,6 @@
 //! Selects the Gateway of the unmanaged fleet, by name or by age.
 //!
-//! The statuses of other Gateways name the served one.
+//! The statuses of other Gateways name the served Gateway.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::inputs::Inputs;
 use crate::problem::Problem;
 use crate::settings::{Mode, Settings};
 
-/// Reason of Accepted=False for Gateways that aren't served, and for their routes. The spec has no such reason: the
+/// Reason for Accepted=False on Gateways that aren't served, and on their routes. The spec has no such reason: the
 /// objects are valid.
 pub(crate) const NOT_SERVED: &str = "NotServed";
 

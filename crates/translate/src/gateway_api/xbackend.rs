@@ -1,6 +1,6 @@
-//! XBackends: the settings of each, its clusters, and its status; `pods` has those of type EndpointSelector.
+//! XBackends: the settings of each, its clusters, and its status; `pods` handles those of type EndpointSelector.
 //!
-//! An XBackend with errors gets no requests, so none goes out unencrypted or unverified.
+//! An XBackend with errors doesn't get requests, so requests never go out unencrypted or unverified.
 
 mod pods;
 
@@ -37,7 +37,7 @@ const CONSEQUENCE: &str = "requests to the backend fail";
 /// An XBackend's settings and problems.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct XBackendState {
-    /// How to connect to it, or why it isn't connected to.
+    /// How to connect to it, or why Envoy must not.
     destination: Result<Destination, Problem>,
     /// Its unresolved references.
     unresolved: Option<Problem>,
@@ -69,7 +69,7 @@ pub(crate) struct XBackends {
     pub(crate) trust_bundles: Table<TrustBundleKey, TrustBundle>,
 }
 
-/// The tables that contain what XBackends refer to.
+/// The tables with the objects that XBackends refer to.
 #[derive(Clone, Copy)]
 struct Sources {
     services: Table<NamespacedName, Service>,
@@ -351,7 +351,7 @@ pub(crate) fn endpoints(
     Some(pods::endpoints(reader, inputs, pods))
 }
 
-/// Whether an XBackend selects Pods. An external host has no sessions: it is one endpoint for Envoy.
+/// Whether an XBackend selects Pods. An external host doesn't support sessions: for Envoy, it is a single endpoint.
 pub(crate) fn selects_pods(
     reader: &mut Reader<'_>,
     xbackends: XBackends,
@@ -361,7 +361,7 @@ pub(crate) fn selects_pods(
     state.is_some_and(|state| state.selects_pods)
 }
 
-/// The XBackend's own session persistence of requests to a cluster.
+/// The XBackend's own session persistence, for requests to a cluster.
 pub(crate) fn session(
     reader: &mut Reader<'_>,
     xbackends: XBackends,

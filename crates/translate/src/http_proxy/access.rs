@@ -1,4 +1,4 @@
-//! Filters of client addresses, and local rate limits.
+//! Client address filters, and local rate limits.
 
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
@@ -11,10 +11,10 @@ use super::findings::{About, Findings};
 use super::text::check_value;
 use crate::shared::headers::check_name;
 
-/// The maximum number of headers that Envoy adds to responses to refused requests.
+/// The maximum number of headers that Envoy adds to a rate-limited response.
 const MAX_RATE_HEADERS: usize = 10;
 
-/// The valid statuses of responses to refused requests. With any other status, Envoy rejects the whole route table.
+/// The valid statuses for rate-limited responses. With any other status, Envoy rejects the whole route table.
 const RATE_STATUSES: [RangeInclusive<u16>; 7] = [
     400..=417,
     421..=424,
@@ -74,7 +74,7 @@ pub(super) fn sources(
     })
 }
 
-/// The address and the prefix length of a range.
+/// Parses a range into its address and prefix length.
 fn range(text: &str) -> Option<(IpAddr, u8)> {
     let (address, prefix) = match text.split_once('/') {
         Some((address, prefix)) => (address, Some(prefix)),

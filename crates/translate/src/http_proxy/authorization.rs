@@ -1,7 +1,7 @@
-//! External authorization of a host's requests.
+//! External authorization for a host's requests.
 //!
 //! In: the `authorization` of a host, the ExtensionService that it refers to, and the `authPolicy` of routes. Out:
-//! the check of each route.
+//! the check for each route.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,20 +21,20 @@ use super::{extensions, policies};
 use crate::shared::default_fleet::Sources;
 use crate::shared::external_auth::{self, MAX_BODY, PATH_PREFIX, TIMEOUT};
 
-/// The maximum size of a partial body for a service, in bytes: how much of a request Envoy buffers by default.
+/// The maximum size of a partial body for a service, in bytes: Envoy's default limit for buffering a request.
 const MAX_PARTIAL_BODY: u32 = 1 << 20;
 
-/// The maximum size of all names and values of a context, and of all names of headers, in bytes: each route has a copy of
-/// its host's.
+/// The maximum total size of a context's names and values, and of the path and header names, in bytes: each route has a
+/// copy of its host's.
 const MAX_TEXT: usize = 4_096;
 
-/// The authorization of a host's requests.
+/// The authorization settings for a host's requests.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct HostAuth {
-    /// The check, with the context of the host; `None` if a field is invalid, or the service can't be used: then requests
-    /// that need it must not pass.
+    /// The check, with the host's context. `None` if a field is invalid or the service can't be used; then requests
+    /// that need the check must not pass.
     check: Option<Arc<ExternalAuth>>,
-    /// Whether routes without an `authPolicy` need no check.
+    /// Whether routes without an `authPolicy` skip the check.
     disabled: bool,
 }
 
@@ -43,12 +43,12 @@ pub(super) struct HostAuth {
 pub(super) enum Unchecked {
     /// The host's check can't be used.
     Host,
-    /// The route has context entries that the service can't get.
+    /// The route has context entries, but the service can't receive any.
     Context,
 }
 
 impl HostAuth {
-    /// The check of a route, if it needs one.
+    /// The check for a route, if the route needs one.
     pub(super) fn of_route(
         &self,
         policy: Option<&AuthorizationPolicy>,
@@ -95,7 +95,7 @@ pub(super) fn read(
     }
 }
 
-/// Checks the `authPolicy` of a route.
+/// Reads and checks the `authPolicy` of a route.
 pub(super) fn of_route(
     field: &str,
     policy: Option<&AuthorizationPolicy>,
@@ -204,7 +204,7 @@ fn protocol(field: &str, server: &AuthorizationServer, findings: &mut Findings) 
     }
 }
 
-/// The error for context entries if the service has type `http`.
+/// The error for context entries when the service has type `http`.
 pub(super) const CONTEXT: &str =
     "can't be sent to a service of type http; remove it, or set serviceType to grpc";
 
@@ -251,7 +251,7 @@ fn http(
     }
 }
 
-/// Header names are case-insensitive, whatever the value of `ignoreCase`.
+/// Reads a matcher for header names. These are case-insensitive, whatever the value of `ignoreCase`.
 fn names(header: &AllowedHeader) -> Option<TextMatch> {
     let (text, position) = match (
         &header.exact,

@@ -6,7 +6,7 @@ use sesame_model::{Balancing, HashOf, HashPolicy};
 use super::findings::{About, Findings};
 use super::text::is_token;
 
-/// The cookie of the strategy `Cookie`.
+/// The cookie for the strategy `Cookie`.
 const AFFINITY_COOKIE: &str = "X-Sesame-Session-Affinity";
 
 /// How an endpoint is selected.
@@ -14,7 +14,7 @@ const AFFINITY_COOKIE: &str = "X-Sesame-Session-Affinity";
 pub(super) struct Selection {
     /// `None` for the default.
     pub(super) balancing: Option<Balancing>,
-    /// The inputs of the hash, with [`Balancing::Hash`].
+    /// The hash inputs; empty unless `balancing` is [`Balancing::Hash`].
     pub(super) hash: Vec<HashPolicy>,
 }
 
@@ -53,8 +53,8 @@ pub(super) fn of_requests(
     }
 }
 
-/// Reads how connections or calls are distributed; they have nothing to hash. `user` is the object that they
-/// belong to.
+/// Reads how connections or calls are distributed, which have nothing to hash. `user` is how messages name the object
+/// that they belong to.
 pub(super) fn unhashed(
     (field, about, user): (&str, About, &str),
     policy: Option<&LoadBalancerPolicy>,

@@ -21,7 +21,7 @@ fn validation(proxy: &HTTPProxy) -> Option<&HttpProxyClientValidation> {
     tls.client_validation.as_deref()
 }
 
-/// The Secret with the CA certificates that verify clients, permitted or not.
+/// The Secret with the CA bundle that verifies clients, whether or not the HTTPProxy may use it.
 pub(super) fn authorities(proxy: &HTTPProxy) -> Option<CertificateKey> {
     secrets::named(
         &proxy.meta.namespace,
@@ -29,7 +29,7 @@ pub(super) fn authorities(proxy: &HTTPProxy) -> Option<CertificateKey> {
     )
 }
 
-/// The Secret with the CRLs, permitted or not.
+/// The Secret with the CRLs, whether or not the HTTPProxy may use it.
 pub(super) fn revoked(proxy: &HTTPProxy) -> Option<CertificateKey> {
     secrets::named(
         &proxy.meta.namespace,
@@ -37,7 +37,7 @@ pub(super) fn revoked(proxy: &HTTPProxy) -> Option<CertificateKey> {
     )
 }
 
-/// Reads the validation of clients; an error if no client can be accepted.
+/// Reads the client validation; an error means that no client can be accepted.
 pub(super) fn read(
     reader: &mut Reader<'_>,
     of: (Inputs, Sources),
@@ -154,7 +154,7 @@ fn usable_lists(
     Err(())
 }
 
-/// Declares the trust bundles of hosts with CRLs.
+/// Declares the trust bundles that include CRLs.
 pub(super) fn trust_bundles(
     b: &mut Builder,
     hosts: Table<ObjectKey, Host>,

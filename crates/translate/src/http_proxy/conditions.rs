@@ -1,4 +1,4 @@
-//! Conditions of routes and inclusions.
+//! Conditions on routes and inclusions.
 //!
 //! In: the conditions of one list, and those of the enclosing inclusions. Out: one match.
 
@@ -14,10 +14,10 @@ use super::findings::{About, Findings};
 use super::text::{MAX_TEXT, PATH, is_path};
 use crate::shared::regex::Pattern;
 
-/// The maximum number of conditions on headers and query parameters, with those of all inclusions.
+/// The maximum number of conditions on headers and query parameters, including those of all enclosing inclusions.
 const MAX_CONDITIONS: usize = 128;
 
-/// Conditions that all hold.
+/// Conditions that must all hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Conditions {
     /// `None` for any path.
@@ -38,28 +38,28 @@ pub(super) enum PathCondition {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Misfit {
     pub(super) message: String,
-    /// Conditions that all affected requests satisfy: a less specific route must not serve these. `None` if no requests
-    /// are affected, or if they are unknown.
+    /// Conditions that all affected requests satisfy; a less specific route must not serve such requests. `None` if no
+    /// requests are affected, or if the affected requests are unknown.
     pub(super) rest: Option<Box<Conditions>>,
 }
 
-/// The conditions of a list.
+/// The result of reading a list of conditions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Listed {
-    /// The valid ones.
+    /// The valid conditions.
     pub(super) conditions: Conditions,
-    /// Whether there are invalid ones too.
+    /// Whether the list also has invalid conditions.
     pub(super) partial: bool,
 }
 
-/// Where conditions are.
+/// Where a list of conditions is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     Route,
     Include,
 }
 
-/// Reads a list of conditions; `None` if the requests are unknown: the conditions contradict each other, or none is
+/// Reads a list of conditions. `None` if they don't define which requests match: they contradict each other, or none is
 /// valid.
 pub(super) fn read(
     field: &str,
@@ -115,7 +115,7 @@ pub(super) fn read(
     })
 }
 
-/// Adds a condition, unless it is already there.
+/// Adds a condition unless the list already contains it.
 fn add<T: PartialEq>(list: &mut Vec<T>, condition: T) {
     if !list.contains(&condition) {
         list.push(condition);
@@ -168,7 +168,7 @@ fn without_repeated_slashes(path: &str) -> String {
 }
 
 impl Conditions {
-    /// Whether all requests satisfy them.
+    /// Whether all requests satisfy the conditions.
     pub(super) fn is_default(&self) -> bool {
         let any_path = match &self.path {
             None => true,
@@ -178,7 +178,7 @@ impl Conditions {
         any_path && self.headers.is_empty() && self.query.is_empty()
     }
 
-    /// A text that is equal for equivalent conditions.
+    /// A text that is the same for equivalent conditions.
     pub(super) fn fingerprint(&self) -> String {
         let mut headers: Vec<String> = self
             .headers
@@ -191,10 +191,10 @@ impl Conditions {
         format!("{:?} {headers:?} {query:?}", self.path)
     }
 
-    /// Combines these conditions, which are those of an inclusion, with `inner` ones.
+    /// Combines these conditions, which belong to an inclusion, with `inner` conditions.
     ///
     /// # Errors
-    /// If no request can satisfy both, or they are too large.
+    /// If no request can satisfy both, or if the result is too large.
     pub(super) fn and(&self, inner: &Self) -> Result<Self, Misfit> {
         let mut both = self.clone();
         let mut too_large = None;
@@ -256,7 +256,7 @@ impl Conditions {
         })
     }
 
-    /// Their approximate size in memory, in bytes.
+    /// The approximate size in memory, in bytes.
     pub(super) fn bytes(&self) -> usize {
         /// The size of a condition without its texts.
         const CONDITION: usize = 64;
@@ -300,7 +300,7 @@ impl Conditions {
         Ok(())
     }
 
-    /// The requests that satisfy them.
+    /// The match for requests that satisfy the conditions.
     pub(super) fn requests(&self) -> RouteMatch {
         RouteMatch {
             path: match &self.path {
@@ -320,7 +320,7 @@ impl Conditions {
     }
 }
 
-/// The match of a prefix.
+/// The match for a prefix.
 pub(super) fn starts_with(prefix: &str) -> PathMatch {
     match prefix {
         "" | "/" => PathMatch::Prefix("/".to_owned()),
@@ -338,9 +338,9 @@ fn text(value: &ValueMatch) -> &str {
     }
 }
 
-/// Checks that a value can satisfy several conditions.
+/// Checks that a single value can satisfy all of these conditions.
 fn consistent(values: &[&ValueMatch]) -> Result<(), &'static str> {
-    // Texts that differ by case are equal only if one of the conditions ignores case.
+    // Texts that differ only in case contradict each other if both conditions are case-sensitive.
     let mut exact: Option<&str> = None;
     let mut with_case: Option<&str> = None;
     for value in values {

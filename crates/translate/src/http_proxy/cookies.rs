@@ -1,4 +1,4 @@
-//! Changes to the attributes of cookies, of routes and of Services.
+//! Changes that routes and Services make to cookie attributes.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use sesame_model::CookieChange;
 
 use super::findings::{About, Findings};
 
-/// Reads the policies of a route or Service, whose path is `field`.
+/// Reads the cookie policies of the route or Service at path `field`.
 pub(super) fn read(
     field: &str,
     policies: &[CookieRewritePolicy],
@@ -72,7 +72,7 @@ pub(super) fn read(
     changes
 }
 
-/// Merges a route's changes with those of one of its Services, which take precedence attribute by attribute.
+/// Merges a route's changes with those of one of its Services. For each attribute, the Service takes precedence.
 pub(super) fn merged(
     of_route: &[CookieChange],
     of_service: Vec<CookieChange>,
@@ -95,7 +95,7 @@ pub(super) fn merged(
     merged.into()
 }
 
-/// The changes for each target; empty if none of them has any.
+/// The changes for each target; empty if no target has changes.
 pub(super) fn unless_none(of_targets: Vec<Arc<[CookieChange]>>) -> Box<[Arc<[CookieChange]>]> {
     match of_targets.iter().all(|changes| changes.is_empty()) {
         true => Box::default(),

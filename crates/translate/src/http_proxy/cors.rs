@@ -1,4 +1,4 @@
-//! Which other origins may send requests (CORS).
+//! CORS: which other origins may send requests.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use super::findings::{About, Findings};
 use super::text::is_token;
 use crate::shared::{durations, regex};
 
-/// How long browsers cache a preflight response without a maximum age.
+/// The default maximum age: how long browsers cache a preflight response that doesn't have one.
 const DEFAULT_MAX_AGE: Duration = Duration::from_secs(5);
 
 /// Reads the policy of a host.
@@ -50,7 +50,7 @@ pub(super) fn read(field: &str, policy: &CorsPolicy, findings: &mut Findings) ->
     let methods = names("allowMethods", &policy.allow_methods);
     let headers = names("allowHeaders", &policy.allow_headers);
     let expose = match names("exposeHeaders", &policy.expose_headers) {
-        // With credentials, browsers take the star literally.
+        // For requests with credentials, browsers treat `*` as a literal name.
         List::All if policy.allow_credentials => List::Only(Vec::new()),
         expose => expose,
     };

@@ -1,10 +1,10 @@
-//! ExtensionServices: services that Envoy calls itself on behalf of HTTPProxies.
+//! ExtensionServices: services that Envoy itself calls on behalf of HTTPProxies.
 //!
 //! In: ExtensionServices, and the objects that they refer to. Out: the cluster of each, its endpoints, and statuses.
 //!
-//! HTTPProxies of all namespaces may refer to an ExtensionService, so creating one shares its Services with them: the
-//! ExtensionService, not the HTTPProxy, needs permission to use Services and Secrets. Its settings are in the key of its
-//! cluster; its list of Services is not, so that a changed weight changes only endpoints.
+//! HTTPProxies in all namespaces may refer to an ExtensionService, so creating one shares its Services with all of
+//! them: the ExtensionService, not the HTTPProxy, needs permission to use Services and Secrets. The key of its cluster
+//! contains its settings but not its list of Services, so that a changed weight changes only endpoints.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,19 +27,19 @@ use crate::shared::authorities::AuthorityState;
 use crate::shared::contour;
 use crate::shared::services::{self as shared, Backend};
 
-/// The largest weight of a Service. Envoy rejects endpoints if the sum of all weights exceeds 32 bits.
+/// The maximum weight of a Service. Envoy rejects endpoints if the sum of all weights exceeds 32 bits.
 const MAX_WEIGHT: u32 = 1_000_000;
 
-/// The largest number of Services.
+/// The maximum number of Services.
 const MAX_SERVICES: usize = 128;
 
-/// The objects that ExtensionServices refer to.
+/// ExtensionServices, indexed by the objects that they refer to.
 #[derive(Clone, Copy)]
 pub(crate) struct Read {
     declared: Table<ObjectKey, Declared>,
-    /// Their clusters.
+    /// ExtensionServices by their own cluster.
     pub(crate) by_cluster: Index<ObjectKey, Declared, ClusterKey>,
-    /// The Secrets with CA certificates that they refer to.
+    /// ExtensionServices by the Secret of their CA bundle.
     pub(crate) by_authority: Index<ObjectKey, Declared, ObjectKey>,
 }
 
@@ -48,7 +48,7 @@ pub(crate) struct Read {
 pub(crate) struct Declared {
     /// `None` if a field is invalid.
     cluster: Option<ClusterKey>,
-    /// The Services.
+    /// Sorted by cluster, without duplicates.
     services: Box<[Declaration]>,
     timeout: Option<Duration>,
     findings: Box<[Finding]>,
@@ -63,14 +63,14 @@ struct Declaration {
     port: u16,
     /// The sum of the weights of all entries for this port.
     weight: u32,
-    /// The path of the first entry.
+    /// The field path of the first entry for this port.
     field: String,
 }
 
-/// An ExtensionService.
+/// The state of an ExtensionService.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ExtensionState {
-    /// `None` if Envoy can't call it, or must not.
+    /// `None` if Envoy can't or must not call the ExtensionService.
     usable: Option<Arc<Extension>>,
     findings: Box<[Finding]>,
 }
@@ -80,12 +80,12 @@ pub(crate) struct ExtensionState {
 pub(crate) struct Extension {
     /// Its cluster.
     pub(crate) cluster: ClusterKey,
-    /// The time limit of a call: zero for no limit, `None` for the caller's default.
+    /// The timeout of a call: zero means no limit, `None` means the caller's default.
     pub(crate) timeout: Option<Duration>,
 }
 
 impl Extension {
-    /// Whether gRPC calls are possible, which need HTTP/2.
+    /// Whether gRPC calls are possible; they need HTTP/2.
     pub(crate) fn speaks_grpc(&self) -> bool {
         let policy = self.cluster.policy.as_ref();
         policy.is_some_and(|policy| policy.protocol == Some(Protocol::Http2))
@@ -119,7 +119,7 @@ pub(crate) fn read(b: &mut Builder, inputs: &Inputs) -> Read {
     }
 }
 
-/// Declares their states.
+/// Declares the states of ExtensionServices.
 pub(crate) fn states(
     b: &mut Builder,
     inputs: &Inputs,
@@ -138,7 +138,7 @@ pub(crate) fn states(
     )
 }
 
-/// Declares their statuses.
+/// Declares the statuses of ExtensionServices.
 pub(crate) fn statuses(
     b: &mut Builder,
     inputs: &Inputs,
@@ -172,10 +172,10 @@ fn status_of(findings: &[Finding], generation: i64) -> ObjectStatus {
     }))
 }
 
-/// Resolves a reference to an ExtensionService; `namespace` is that of the object with the reference.
+/// Resolves a reference to an ExtensionService. `namespace` is the referring object's namespace.
 ///
 /// # Errors
-/// Why it can't be called.
+/// Why the ExtensionService can't be called.
 pub(super) fn resolve(
     reader: &mut Reader<'_>,
     states: Table<ObjectKey, ExtensionState>,
@@ -196,7 +196,7 @@ pub(super) fn resolve(
 /// The ExtensionService with this name.
 ///
 /// # Errors
-/// Why it can't be called.
+/// Why the ExtensionService can't be called.
 pub(super) fn usable(
     reader: &mut Reader<'_>,
     states: Table<ObjectKey, ExtensionState>,
@@ -277,7 +277,7 @@ fn declared(extension: &ExtensionService) -> Declared {
     }
 }
 
-/// The protocol, and whether it uses TLS even without a validation.
+/// Reads the protocol, and whether it uses TLS even if no validation is set.
 fn protocol(protocol: Option<&ExtensionProtocol>, findings: &mut Findings) -> (Protocol, bool) {
     match protocol {
         None | Some(ExtensionProtocol::H2) => (Protocol::Http2, true),
@@ -294,7 +294,7 @@ fn protocol(protocol: Option<&ExtensionProtocol>, findings: &mut Findings) -> (P
     }
 }
 
-/// The Services, sorted by cluster, without duplicates.
+/// Reads the Services, sorted by cluster, without duplicates.
 fn declarations(extension: &ExtensionService, findings: &mut Findings) -> Box<[Declaration]> {
     let namespace = &extension.meta.namespace;
     let services = &extension.spec.services;
@@ -330,7 +330,7 @@ fn declarations(extension: &ExtensionService, findings: &mut Findings) -> Box<[D
     by_cluster.into_values().collect()
 }
 
-/// The limits; 0 stands for none.
+/// Reads the connection limits; 0 means no limit.
 fn limits(policy: &CircuitBreakerPolicy) -> Option<ConnectionLimits> {
     let limit = |limit: u32| (limit > 0).then_some(limit);
     let limits = ConnectionLimits {

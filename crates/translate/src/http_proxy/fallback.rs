@@ -1,7 +1,8 @@
-//! The fallback certificate: TLS connections without SNI, or for a host without TLS, get it. They reach only the hosts of
-//! HTTPProxies that enable it.
+//! The fallback certificate, for TLS connections without SNI or for a host without TLS. These connections reach only
+//! the hosts of HTTPProxies that enable the fallback certificate.
 //!
-//! In: the Secret in the settings, and hosts. Out: one listener for all of these connections, while a host is served there.
+//! In: the Secret in the settings, and hosts. Out: one listener for all of these connections, as long as it serves a
+//! host.
 
 use std::sync::Arc;
 
@@ -22,18 +23,18 @@ use crate::shared::ports::Terminations;
 
 const FIELD: &str = "spec.virtualhost.tls.enableFallbackCertificate";
 
-/// Whether the fallback certificate can be used, or why not. All hosts with the fallback certificate read this row, so a
-/// new certificate doesn't change it.
+/// Whether the fallback certificate can be used, or why not. Hosts read this row instead of the certificate; since the
+/// row stays the same when the certificate is renewed, the hosts aren't rebuilt.
 pub(super) type Certificates = Table<CertificateKey, Result<(), String>>;
 
-/// The listener of connections with the fallback certificate.
+/// The listener for connections that use the fallback certificate.
 #[derive(Clone, Copy)]
 pub(super) struct FallbackListener {
     pub(super) points: Table<ObjectKey, AttachPoints>,
     pub(super) terminations: Table<ObjectKey, Terminations>,
 }
 
-/// The fallback certificate, if an HTTPProxy enables it.
+/// The fallback certificate, if the HTTPProxy enables it.
 pub(super) fn certificate(settings: &Settings, proxy: &HTTPProxy) -> Option<CertificateKey> {
     proxy.fallback_tls()?;
     let secret = settings.ingress.fallback_certificate.as_ref()?;
@@ -58,7 +59,8 @@ pub(super) fn certificates(
     })
 }
 
-/// The fallback certificate, if the host is served on connections with it. Otherwise, only its own connections reach it.
+/// Returns the fallback certificate if the host is also served on connections that use it. Otherwise, only the host's
+/// own connections reach the host.
 pub(super) fn read(
     reader: &mut Reader<'_>,
     (inputs, certificates): (Inputs, Certificates),
@@ -120,7 +122,7 @@ pub(super) fn read(
     Some(secret)
 }
 
-/// Declares the listener. It doesn't depend on the number of hosts.
+/// Declares the listener, which doesn't depend on the number of hosts.
 pub(super) fn listener(
     b: &mut Builder,
     inputs: Inputs,

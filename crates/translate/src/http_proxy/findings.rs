@@ -1,15 +1,15 @@
-//! Errors and warnings of an HTTPProxy, for its status.
+//! Errors and warnings about an HTTPProxy, for its status.
 
 use std::collections::BTreeMap;
 
-/// The maximum number of findings of a severity and type in a status; further ones are counted.
+/// The maximum number of findings per severity and type in a status; further findings are only counted.
 pub(super) const MAX_OF_TYPE: usize = 20;
 
 /// An error or a warning.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Finding {
     pub(super) severity: Severity,
-    /// The type in the status: the affected part.
+    /// The type in the status, which names the affected part.
     pub(super) type_: &'static str,
     /// The reason, in CamelCase.
     pub(super) reason: &'static str,
@@ -22,9 +22,9 @@ pub(super) struct Finding {
 /// Whether a finding makes an HTTPProxy invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Severity {
-    /// Part of it is not in effect.
+    /// Part of the HTTPProxy is not in effect.
     Error,
-    /// It is in effect, but probably not as intended.
+    /// The HTTPProxy is in effect, but probably not as intended.
     Warning,
 }
 
@@ -98,11 +98,11 @@ impl Finding {
     }
 }
 
-/// The findings in an HTTPProxy, at most [`MAX_OF_TYPE`] of each severity and type.
+/// The findings about an HTTPProxy, at most [`MAX_OF_TYPE`] per severity and type.
 #[derive(Debug, Default)]
 pub(super) struct Findings {
     pub(super) list: Vec<Finding>,
-    /// The number of those in the list, and the index of the last one.
+    /// For each severity and type: the number of findings in the list, and the index of the last of them.
     by_type: BTreeMap<(Severity, &'static str), (usize, usize)>,
     refusals: usize,
 }
@@ -142,7 +142,7 @@ impl Findings {
         self.list.push(finding);
     }
 
-    /// The number of errors so far that take something out of service.
+    /// The number of errors so far that take a route or the whole host out of service.
     pub(super) fn refusals(&self) -> usize {
         self.refusals
     }

@@ -15,20 +15,20 @@ use crate::settings::Settings;
 use crate::shared::default_fleet::Sources;
 use crate::shared::jwks::JwksEntry;
 
-/// The objects that an HTTPProxy refers to, permitted or not.
+/// The objects that an HTTPProxy refers to, whether or not it may use them.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct References {
-    /// The clusters of its Services, and of servers with keys.
+    /// The clusters of its Services and of its JWKS servers.
     pub(super) clusters: Box<[ClusterKey]>,
     /// The certificate of its host.
     pub(super) certificate: Option<CertificateKey>,
-    /// The fallback certificate, if it enables that.
+    /// The fallback certificate, if the HTTPProxy enables it.
     pub(super) fallback: Option<CertificateKey>,
-    /// The CA certificates that verify its clients.
+    /// The CA bundle that verifies its clients.
     pub(super) clients: Option<CertificateKey>,
     /// The CRLs for its clients' certificates.
     pub(super) revoked: Option<CertificateKey>,
-    /// The keys of JSON Web Tokens.
+    /// The JWKS that it reads from Secrets.
     pub(super) jwks: Box<[JwksEntry]>,
 }
 
@@ -39,7 +39,7 @@ pub(super) fn references(
     settings: &Settings,
     proxy: &HTTPProxy,
 ) -> References {
-    // The fragment has the findings.
+    // The fragment reports the findings.
     let scratch = &mut Findings::default();
     let mut clusters = Vec::new();
     for (index, route) in proxy.spec.routes.iter().enumerate() {
@@ -70,11 +70,11 @@ pub(super) fn references(
 /// The contribution of an HTTPProxy, without its inclusions.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Fragment {
-    /// Its routes, in order, except for those whose requests are unknown.
+    /// Its routes, in order, except routes whose conditions don't define which requests match.
     pub(super) routes: Box<[OwnRoute]>,
-    /// The backends of connections.
+    /// The backends for forwarded connections.
     pub(super) tcp: Option<TcpTargets>,
-    /// Findings in its own fields, except those of its host.
+    /// Findings about its own fields, except the host's fields.
     pub(super) findings: Box<[Finding]>,
 }
 
@@ -95,7 +95,7 @@ pub(super) fn read(reader: &mut Reader<'_>, of: (Inputs, Sources), proxy: &HTTPP
     }
 }
 
-/// Reports routes that get no requests, since an earlier one has the same conditions.
+/// Reports routes that never get requests, since an earlier route has the same conditions.
 fn repeated(routes: &[OwnRoute], findings: &mut Findings) {
     let mut seen = HashMap::new();
     for route in routes.iter().filter(|route| !route.partial) {

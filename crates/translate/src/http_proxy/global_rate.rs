@@ -1,7 +1,7 @@
-//! Limits on the rate of requests that a service enforces for all Envoys together.
+//! Global rate limits, which a service enforces for all Envoys together.
 //!
 //! In: the `rateLimitPolicy.global` of a host or a route, and the ExtensionService that the settings name. Out: the
-//! descriptors of requests. Those of the host apply to routes without their own.
+//! descriptors of requests. A host's descriptors apply to routes without their own.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,16 +18,16 @@ use crate::inputs::Inputs;
 use crate::settings::RateLimitSettings;
 use crate::shared::default_fleet::Sources;
 
-/// The timeout of a call, if the ExtensionService has none.
+/// The timeout of a call if the ExtensionService doesn't set one.
 const TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The maximum length of the descriptors of a host or a route as JSON, in bytes: each route has a copy of its host's.
+/// The maximum length of a host's or route's descriptors as JSON, in bytes: each route has a copy of its host's.
 const MAX_BYTES: usize = 4_096;
 
 /// The limits in a policy.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Limits {
-    /// Whether those of the host don't apply to a route.
+    /// Whether a route opts out of the host's limits.
     disabled: bool,
     own: Own,
 }
@@ -60,7 +60,7 @@ impl Limits {
     }
 }
 
-/// Reads the global limits in the rate limit policy of a host or a route. `type_` is the type of its errors.
+/// Reads the global limits in the rate limit policy of a host or a route. `type_` is the type of the findings.
 pub(super) fn read(
     reader: &mut Reader<'_>,
     of: (Inputs, Sources),
@@ -134,7 +134,7 @@ fn own(
     }
 }
 
-/// The rate limit service.
+/// Resolves the rate limit service.
 fn service(
     reader: &mut Reader<'_>,
     sources: Sources,

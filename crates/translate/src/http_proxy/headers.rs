@@ -1,4 +1,4 @@
-//! Changes to headers, of routes and of Services.
+//! Changes that routes and Services make to headers.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use super::operators::{self, HeaderText, Names};
 use super::text::is_authority;
 use crate::shared::headers::check_name;
 
-/// Where changes are.
+/// Where a headers policy is, and which headers it changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     RequestOfRoute,
@@ -18,19 +18,19 @@ pub(super) enum Place {
     Response,
 }
 
-/// The changes of a policy.
+/// The changes that a policy makes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Changes {
     pub(super) headers: HeaderChanges,
     pub(super) host: Option<HostRewrite>,
 }
 
-/// The Host header for the backend.
+/// The Host header that the backend receives.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum HostRewrite {
-    /// This one.
+    /// This value.
     Literal(String),
-    /// The value of this header.
+    /// The value of the request header with this name.
     Header(String),
 }
 
@@ -93,7 +93,7 @@ pub(super) fn read(
         } else if let Err(error) = check_name(field, header) {
             findings.refuse(About::HEADERS, &error.field, &error.message);
         } else if seen.insert(name) {
-            // Setting a header already replaces its other values.
+            // A header that is also set isn't removed: setting it already replaces its other values.
             lists.remove.push(header.to_string());
         }
     }

@@ -9,7 +9,7 @@ use sesame_model::{HealthCheck, HttpCheck};
 use super::findings::{About, Findings};
 use super::text::{PATH, is_authority, is_path};
 
-/// The longest interval and timeout of health checks, in seconds: a day.
+/// The maximum interval and timeout of a health check, in seconds: one day.
 const MAX_CHECK_SECONDS: i64 = 86_400;
 
 /// Reads an HTTP health check.
@@ -74,7 +74,8 @@ pub(super) fn by_connection(
     health(&format!("{field}.healthCheckPolicy"), numbers, findings)
 }
 
-/// The numbers are the interval, the timeout, and the thresholds of unhealthy and healthy endpoints; 0 for the default.
+/// Reads the settings that HTTP and TCP checks share. `numbers` are the interval, the timeout, and the unhealthy and
+/// healthy thresholds; 0 means the default.
 fn health(field: &str, numbers: [i64; 4], findings: &mut Findings) -> HealthCheck {
     let mut number = |part: &str, number: i64, default: u32, max: i64| match u32::try_from(number) {
         Ok(0) => default,

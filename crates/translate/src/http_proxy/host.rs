@@ -1,4 +1,4 @@
-//! The host of a root: which HTTPProxy serves it, how TLS is terminated, and what applies to all its requests.
+//! The host of a root: which HTTPProxy serves it, how TLS is terminated, and the settings for all of its requests.
 
 use std::sync::Arc;
 
@@ -17,19 +17,19 @@ use crate::shared::default_fleet::{self, Sources};
 use crate::shared::listeners::{ListenerPoint, Protocol};
 use crate::shared::precedence::{Seniority, Source};
 
-/// The path of the host.
+/// The field path of the host.
 const FIELD: &str = "spec.virtualhost";
 
 /// An HTTPProxy with a valid host.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Root {
-    /// In lower case.
+    /// The hostname, in lower case.
     pub(super) fqdn: Arc<str>,
-    /// The oldest root of a host serves it.
+    /// Only the oldest root with a host serves the host.
     pub(super) seniority: Seniority,
 }
 
-/// The host of an HTTPProxy; `None` if it has no valid one.
+/// The host of an HTTPProxy; `None` if it doesn't have a valid host.
 pub(super) fn root(settings: &Settings, proxy: &HTTPProxy) -> Option<Root> {
     let host = proxy.spec.virtual_host.as_deref()?;
     let fqdn = permitted_fqdn(settings, proxy, host).ok()?;
@@ -39,7 +39,7 @@ pub(super) fn root(settings: &Settings, proxy: &HTTPProxy) -> Option<Root> {
     })
 }
 
-/// The host, if the HTTPProxy may have one.
+/// The hostname, if it is valid and the HTTPProxy may have a host.
 fn permitted_fqdn(
     settings: &Settings,
     proxy: &HTTPProxy,
@@ -74,7 +74,7 @@ fn fqdn(host: &HttpProxyVirtualHost) -> Result<Arc<str>, Finding> {
     }
 }
 
-/// Why an HTTPProxy doesn't serve its host. `owner` is the HTTPProxy that serves it.
+/// Why an HTTPProxy doesn't serve its host. `owner` is the HTTPProxy that serves the host.
 pub(super) fn obstacle(
     settings: &Settings,
     proxy: &HTTPProxy,
@@ -94,44 +94,44 @@ pub(super) fn obstacle(
     Some(Finding::error(About::DUPLICATE_HOST, &field, message))
 }
 
-/// The certificate of an HTTPProxy's host, permitted or not.
+/// The certificate of an HTTPProxy's host, whether or not the HTTPProxy may use it.
 pub(super) fn certificate(proxy: &HTTPProxy) -> Option<CertificateKey> {
     let tls = proxy.spec.virtual_host.as_deref()?.tls.as_deref()?;
     secrets::named(&proxy.meta.namespace, tls.secret_name.as_deref()?)
 }
 
-/// The host of the HTTPProxy that serves it.
+/// A host, with the settings of the HTTPProxy that serves it.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Host {
     pub(super) fqdn: Arc<str>,
     /// Whether a field that applies to all requests is invalid or not supported, so that nothing is served.
     pub(super) refused: bool,
     pub(super) tls: HostTls,
-    /// The fallback certificate, if the host is also served on connections with it.
+    /// The fallback certificate, if the host is also served on connections that use it.
     pub(super) fallback: Option<CertificateKey>,
     pub(super) cors: Option<Arc<Cors>>,
     pub(super) sources: Option<SourceFilter>,
-    /// The rate limit that all routes without their own share.
+    /// The rate limit shared by all routes without their own limit.
     pub(super) rate: Option<Arc<RateLimit>>,
     pub(super) global_rate: global_rate::Limits,
-    /// The issuers of JSON Web Tokens.
+    /// The JWT providers.
     pub(super) jwt: jwt::Providers,
     pub(super) auth: Option<HostAuth>,
-    /// Findings in the fields of the host.
+    /// Findings about the host's fields.
     pub(super) findings: Box<[Finding]>,
 }
 
 /// What happens to TLS connections.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum HostTls {
-    /// There are none.
+    /// The host doesn't use TLS.
     None,
-    /// They are closed, since the settings are invalid: a wildcard host must not serve them. Requests without TLS are
-    /// still redirected.
+    /// Connections are closed, since the settings are invalid and a wildcard host must not serve them. Requests without
+    /// TLS are still redirected.
     Invalid,
-    /// Requests on them are served.
+    /// Requests on TLS connections are served.
     Served(Arc<Termination>),
-    /// They are forwarded, after decryption or, without a termination, as they are.
+    /// Connections are forwarded: decrypted if there is a termination, unchanged otherwise.
     Forwarded(Option<Arc<Termination>>),
 }
 
@@ -141,8 +141,8 @@ impl Host {
         self.tls != HostTls::None
     }
 
-    /// The protocols of Gateway listeners that may serve it. They have the Gateway's TLS settings, so they don't serve
-    /// hosts that need client certificates.
+    /// The protocols of the Gateway listeners that may serve the host. HTTPS listeners use the Gateway's TLS settings,
+    /// so they don't serve hosts that need client certificates.
     pub(super) fn protocols_of_gateways(&self) -> &'static [Protocol] {
         match &self.tls {
             HostTls::Served(termination) if termination.clients.is_none() => {
@@ -153,7 +153,7 @@ impl Host {
         }
     }
 
-    /// The listener of its TLS connections.
+    /// The listener for the host's TLS connections.
     pub(super) fn listener(&self, settings: &Settings, owner: &ObjectKey) -> Option<ListenerPoint> {
         let (protocol, passthrough) = match &self.tls {
             HostTls::None => return None,
@@ -179,7 +179,7 @@ impl Host {
     }
 }
 
-/// Reads the host of the HTTPProxy that serves it.
+/// Reads a host from the HTTPProxy that serves it.
 pub(super) fn read(
     reader: &mut Reader<'_>,
     of: (Inputs, Sources),
@@ -298,7 +298,7 @@ fn tls(
     }
 }
 
-/// The certificate, if it can be used.
+/// The host's certificate, if it can be used.
 fn usable(
     reader: &mut Reader<'_>,
     (inputs, sources): (Inputs, Sources),
@@ -324,7 +324,7 @@ fn usable(
     }
 }
 
-/// The versions of TLS; `None` for the default.
+/// Reads the TLS versions; `None` for the default.
 fn versions(
     field: &str,
     tls: &HttpProxyTls,

@@ -1,7 +1,7 @@
 //! The tree of HTTPProxies below a root.
 //!
 //! In: the inclusions of each HTTPProxy, without its routes, so that a changed route doesn't rerun the walk. Out: the
-//! HTTPProxies that the walk visits, each with the conditions on the way, and findings about inclusions.
+//! HTTPProxies that the walk visits, each with the conditions on the path to it, and findings about inclusions.
 
 mod budget;
 
@@ -22,17 +22,17 @@ use crate::shared::contour;
 /// The maximum depth of inclusions.
 const MAX_DEPTH: usize = 32;
 
-/// The maximum number of findings about the inclusions of an HTTPProxy in the tree of a root.
+/// The maximum number of findings about the inclusions of one HTTPProxy in the tree of a root.
 const MAX_FINDINGS: usize = 64;
 
 /// The valid inclusions of an HTTPProxy.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Links {
-    /// Whether it has a host.
+    /// Whether the HTTPProxy has a host.
     has_host: bool,
     /// The number of its routes.
     routes: usize,
-    /// The size of its routes, rounded up so that it rarely changes with them.
+    /// The size of its routes in bytes, rounded up so that a changed route rarely changes it.
     bytes: usize,
     includes: Vec<Link>,
     tcp: Option<TcpLink>,
@@ -40,9 +40,9 @@ pub(super) struct Links {
 
 #[derive(Clone, Debug, PartialEq)]
 struct Link {
-    /// Its index in the HTTPProxy.
+    /// The index in `spec.includes`.
     index: usize,
-    /// `None` if some of its conditions are invalid: then the valid ones lead to a dead end.
+    /// `None` if some conditions are invalid; then the valid conditions lead to a dead end.
     target: Option<ObjectKey>,
     conditions: Conditions,
 }
@@ -120,23 +120,24 @@ fn field(index: usize) -> String {
     format!("spec.includes[{index}]")
 }
 
-/// The HTTPProxies of a root.
+/// A root, and the HTTPProxies below it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Tree {
-    /// In order, the root first; a child may occur several times.
+    /// The visited HTTPProxies in order, starting with the root; a child may occur several times.
     pub(super) visits: Vec<(ObjectKey, Arc<Conditions>)>,
     /// The conditions of inclusions that can't be followed.
     pub(super) dead_ends: Vec<Arc<Conditions>>,
-    /// Findings about inclusions, by the HTTPProxy that has them.
+    /// Findings about inclusions, by the HTTPProxy that contains the inclusions.
     pub(super) findings: BTreeMap<ObjectKey, BTreeSet<Finding>>,
-    /// The HTTPProxy with the Services for connections; `Some(None)` if connections are forwarded, but there is none.
+    /// The HTTPProxy whose Services get the root's connections. `None` if the root doesn't forward connections;
+    /// `Some(None)` if it does, but no such HTTPProxy was found.
     pub(super) tcp: Option<Option<ObjectKey>>,
     /// The HTTPProxies whose `tcpproxy` is included.
     pub(super) tcp_visits: Vec<ObjectKey>,
 }
 
-/// Walks the tree of a root. If it exceeds the limits, each inclusion of the root gets a share of them, so that one can't
-/// starve the others.
+/// Walks the tree of a root. If the tree exceeds the limits, each of the root's inclusions gets a share of them, so
+/// that one inclusion can't starve the others.
 pub(super) fn tree(
     reader: &mut Reader<'_>,
     links: Table<ObjectKey, Links>,
@@ -169,7 +170,7 @@ struct Walk<'a, 'r> {
     /// The HTTPProxies from the root to the current one.
     path: Vec<ObjectKey>,
     left: Budget,
-    /// Whether each inclusion of the root has a share of what is left.
+    /// Whether each of the root's inclusions gets a share of the remaining budget.
     shared: bool,
     exceeded: bool,
 }
@@ -188,7 +189,7 @@ impl Walk<'_, '_> {
         }
     }
 
-    /// Visits an HTTPProxy and, recursively, those that it includes. The depth is bounded.
+    /// Visits an HTTPProxy and, recursively, the HTTPProxies that it includes. The depth is bounded.
     fn visit(&mut self, key: &ObjectKey, links: &Links, conditions: Conditions) {
         let conditions = Arc::new(conditions);
         let visit = (key.clone(), Arc::clone(&conditions));
@@ -210,10 +211,10 @@ impl Walk<'_, '_> {
         self.path.pop();
     }
 
-    /// Follows an inclusion. Breaks if nothing is left for later ones.
+    /// Follows an inclusion. Breaks if no budget is left for later inclusions.
     fn follow(&mut self, key: &ObjectKey, link: &Link, outer: &Arc<Conditions>) -> ControlFlow<()> {
         let field = field(link.index);
-        // The conditions of the HTTPProxy or dead end, and those of a dead end that may follow below.
+        // Twice: the conditions of the HTTPProxy or dead end, and the conditions of a possible dead end below it.
         let cost = Budget {
             links: 1,
             routes: 0,
@@ -263,7 +264,7 @@ impl Walk<'_, '_> {
         }
     }
 
-    /// Takes the cost of an inclusion from what is left, if enough is left.
+    /// Deducts the cost of an inclusion from the remaining budget; if it isn't sufficient, reports the limit instead.
     fn spend(&mut self, key: &ObjectKey, field: &str, cost: Budget) -> bool {
         let Err(limit) = self.left.covers(cost) else {
             self.left = self.left.without(cost);
@@ -277,7 +278,7 @@ impl Walk<'_, '_> {
         false
     }
 
-    /// The inclusions of an HTTPProxy with its key, or why it can't be included.
+    /// Finds an included HTTPProxy: its key and its own inclusions, or why it can't be included.
     fn obstacle(
         &mut self,
         field: &str,
@@ -304,7 +305,7 @@ impl Walk<'_, '_> {
         Ok((key, links))
     }
 
-    /// Finds the HTTPProxy with the Services for connections.
+    /// Finds the HTTPProxy whose Services get the root's connections.
     fn connections(&mut self, root: &ObjectKey) {
         let mut current = root.clone();
         let mut seen = BTreeSet::from([root.clone()]);
@@ -312,7 +313,7 @@ impl Walk<'_, '_> {
             let links = self.reader.get(self.links, &current);
             let tcp = links.as_ref().and_then(|links| links.tcp.as_ref());
             let (target, field) = match tcp {
-                // The root forwards no connections. An included HTTPProxy without a `tcpproxy` is an error, found below.
+                // The root doesn't forward connections. An included HTTPProxy without a `tcpproxy` is reported below.
                 None if current == *root => break None,
                 None | Some(TcpLink::Invalid) => break Some(None),
                 Some(TcpLink::Own) => break Some(Some(current)),

@@ -20,13 +20,13 @@ use crate::shared::durations::{self, Limit};
 use crate::shared::hostname;
 use crate::shared::jwks::JwksEntry;
 
-/// The maximum size of all keys, issuers and audiences of a host, in bytes: its virtual hosts have copies of them.
+/// The maximum total size of a host's keys, issuers and audiences, in bytes: each of its virtual hosts has a copy.
 const MAX_SIZE: usize = 256 << 10;
 
-/// The time limit of a request for keys.
+/// The default timeout of a JWKS request.
 const TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How long keys are cached.
+/// How long a JWKS is cached by default.
 const CACHE: Duration = Duration::from_secs(5 * 60);
 
 /// The field of a host's providers.
@@ -35,10 +35,10 @@ const FIELD: &str = "spec.virtualhost.jwtProviders";
 /// The providers of a host.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Providers {
-    /// Their names in the HTTPProxy.
+    /// The names of the providers in the HTTPProxy.
     names: Box<[Arc<str>]>,
-    /// The same providers, with the HTTPProxy's name as a prefix of theirs, since other HTTPProxies may share the virtual
-    /// host. `None` if there are none.
+    /// The same providers. The HTTPProxy's name is the prefix of their names, since other HTTPProxies may share the
+    /// virtual host. `None` if the host doesn't have providers.
     pub(super) all: Option<Arc<[JwtProvider]>>,
     /// The provider for routes without a policy.
     default: Option<Arc<str>>,
@@ -47,17 +47,17 @@ pub(super) struct Providers {
 /// The token that a route requires.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) enum Required {
-    /// That of the host's default provider, if any.
+    /// A token from the host's default provider, if it has one.
     #[default]
     Default,
-    /// None.
+    /// No token.
     Nothing,
-    /// That of this provider.
+    /// A token from this provider.
     Of(Arc<str>),
 }
 
 impl Providers {
-    /// The provider whose token is required, if any; an error if it doesn't exist.
+    /// The provider whose token is required, if any; an error if the provider doesn't exist.
     pub(super) fn provider(&self, required: &Required) -> Result<Option<Arc<str>>, Arc<str>> {
         match required {
             Required::Default => Ok(self.default.clone()),
@@ -101,7 +101,7 @@ pub(super) fn required(
     }
 }
 
-/// The entries of Secrets with keys, permitted or not.
+/// The JWKS in Secrets, whether or not the HTTPProxy may use them.
 pub(super) fn entries(proxy: &HTTPProxy) -> impl Iterator<Item = JwksEntry> {
     let host = proxy.spec.virtual_host.as_deref();
     let providers = host.into_iter().flat_map(|host| &host.jwt_providers);
@@ -112,7 +112,7 @@ pub(super) fn entries(proxy: &HTTPProxy) -> impl Iterator<Item = JwksEntry> {
     })
 }
 
-/// The clusters of servers with keys.
+/// The clusters of JWKS servers.
 pub(super) fn clusters(proxy: &HTTPProxy) -> Vec<ClusterKey> {
     let scratch = &mut Findings::default();
     let host = proxy.spec.virtual_host.as_deref();
@@ -123,7 +123,7 @@ pub(super) fn clusters(proxy: &HTTPProxy) -> Vec<ClusterKey> {
         .collect()
 }
 
-/// Reads the providers of a host. `verifies`: whether Envoy terminates its TLS connections and doesn't forward them.
+/// Reads the providers of a host. `verifies`: Envoy terminates the host's TLS connections and doesn't forward them.
 pub(super) fn read(
     reader: &mut Reader<'_>,
     of: (Inputs, Sources),
@@ -258,7 +258,7 @@ fn remote(
     }
 }
 
-/// The server of keys; `None` if its fields are invalid.
+/// The cluster of a JWKS server; `None` if a field is invalid.
 fn cluster(
     field: &str,
     proxy: &HTTPProxy,

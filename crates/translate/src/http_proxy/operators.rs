@@ -1,11 +1,11 @@
-//! References in the values of headers, such as `%REQ(x-id)%`.
+//! References in header values, such as `%REQ(x-id)%`.
 //!
-//! Only some of Envoy's command operators are allowed: others could read what a tenant must not see. All other percent
-//! signs are literal.
+//! Only some of Envoy's command operators are allowed, since the rest could expose data that a tenant must not see. All
+//! other percent signs are literal.
 
 use super::text::{MAX_TEXT, check_value};
 
-/// The operators without arguments.
+/// The allowed operators without arguments.
 const OPERATORS: [&str; 26] = [
     "DOWNSTREAM_DIRECT_REMOTE_ADDRESS",
     "DOWNSTREAM_LOCAL_ADDRESS",
@@ -35,31 +35,31 @@ const OPERATORS: [&str; 26] = [
     "UPSTREAM_REMOTE_ADDRESS",
 ];
 
-/// The values of references to Sesame's own objects.
+/// Values for Sesame's own references, such as `%SESAME_NAMESPACE%`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Names<'a> {
     pub(super) namespace: &'a str,
-    /// The Service and its port, if the value is for only one.
+    /// The Service and its port, if the header value applies to a single Service.
     pub(super) service: Option<(&'a str, u16)>,
 }
 
-/// The maximum length of a value in which references have been replaced, and percent signs doubled. Envoy's is 16,384 bytes;
-/// percent signs of a plain value are doubled later.
+/// The maximum length of a value after references are replaced and percent signs are doubled. Envoy's limit is 16,384
+/// bytes; the percent signs in a plain value are doubled later.
 const MAX_EXPANDED: usize = 2 * MAX_TEXT;
 
 /// The value of a header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum HeaderText {
-    /// As it is.
+    /// Sent unchanged.
     Plain(String),
-    /// With references for Envoy, and doubled percent signs elsewhere.
+    /// Contains references that Envoy replaces; all other percent signs are doubled.
     Computed(String),
 }
 
 /// Reads the value of a header.
 ///
 /// # Errors
-/// If it isn't valid in a header, or too long.
+/// If the value isn't valid in a header, or is too long.
 pub(super) fn read(value: &str, names: Names<'_>) -> Result<HeaderText, String> {
     check_value(value)?;
     let text = expanded(value, names);
@@ -103,7 +103,7 @@ fn expanded(value: &str, names: Names<'_>) -> HeaderText {
     }
 }
 
-/// The name of the header in `%REQ(name)%`, if the value is only that.
+/// The header name in `%REQ(name)%`, if the value consists only of this reference.
 pub(super) fn request_header(value: &str) -> Option<&str> {
     let reference = value.strip_prefix('%')?.strip_suffix('%')?;
     argument(reference)
@@ -116,7 +116,7 @@ fn push(plain: &mut String, computed: &mut Option<String>, literal: &str) {
     }
 }
 
-/// The text for a reference to Sesame's own objects. The names with `CONTOUR` are for older configurations.
+/// The text for one of Sesame's own references. The prefix `CONTOUR_` supports older configurations.
 fn own(reference: &str, names: Names<'_>) -> Option<String> {
     let name = reference
         .strip_prefix("SESAME_")

@@ -1,4 +1,4 @@
-//! Timeouts and retries of a route, and slow start.
+//! Timeouts and retries for a route, and slow start.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,16 +9,16 @@ use sesame_model::{Balancing, ConnectionSettings, Retry, SlowStart};
 use super::findings::{About, Findings};
 use crate::shared::durations::{self, EXPECTED, Limit};
 
-/// The time limit of a response without a policy.
+/// The default response timeout.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// The result of a retry policy without `retryOn`.
+/// The default for `retryOn`.
 const DEFAULT_RETRY: &str = "5xx";
 
-/// The result that makes `retriableStatusCodes` apply.
+/// The `retryOn` value that makes `retriableStatusCodes` apply.
 const BY_STATUS: &str = "retriable-status-codes";
 
-/// The time limits of a route; zero means no limit.
+/// The timeouts of a route; zero means no limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Timeouts {
     pub(super) response: Duration,
@@ -28,7 +28,7 @@ pub(super) struct Timeouts {
     pub(super) idle_connection: Option<Duration>,
 }
 
-/// Reads the time limits of a route.
+/// Reads the timeouts of a route.
 pub(super) fn timeouts(
     field: &str,
     policy: Option<&TimeoutPolicy>,
@@ -52,7 +52,7 @@ pub(super) fn timeouts(
     }
 }
 
-/// Reads a time limit: zero means no limit, `None` the default.
+/// Reads a timeout: zero means no limit, `None` means the default.
 pub(super) fn limit(
     about: About,
     field: &str,
@@ -72,7 +72,7 @@ pub(super) fn limit(
     }
 }
 
-/// Reads a retry policy: the retries, if any, and the time limit of each attempt.
+/// Reads a retry policy: the retries, if any, and the timeout of each attempt.
 pub(super) fn retry(
     field: &str,
     policy: Option<&RetryPolicy>,
@@ -148,7 +148,7 @@ pub(super) fn retry(
     (retry, try_timeout)
 }
 
-/// Reads the slow start of a Service's endpoints.
+/// Reads the slow start settings for a Service's endpoints.
 pub(super) fn slow_start(
     field: &str,
     policy: &SlowStartPolicy,
@@ -166,7 +166,7 @@ pub(super) fn slow_start(
         let message = format!("{:?} is not a duration; use one such as 30s", policy.window);
         findings.refuse(About::SLOW_START, &format!("{field}.window"), message);
     }
-    // Becomes a number of thousandths, at least one.
+    // Converted to thousandths below, with a minimum of one.
     let aggression: Option<f64> = policy.aggression.parse().ok();
     let aggression = aggression.filter(|number| *number > 0.0 && *number <= 1_000_000.0);
     if aggression.is_none() {

@@ -1,4 +1,4 @@
-//! Redirects, fixed responses, and internal redirects: those of backends that Envoy follows.
+//! Redirects, fixed responses, and internal redirects, which are redirects from backends that Envoy follows.
 
 use sesame_api::{
     CrossSchemeRedirect, DirectResponsePolicy, InternalRedirectPolicy, RedirectScheme,
@@ -12,10 +12,10 @@ use super::findings::{About, Findings};
 use super::rewrite::Replacements;
 use super::text::{PATH, is_path};
 
-/// The maximum length of a response's body, in bytes; Envoy's own limit.
+/// The maximum length of a response body, in bytes: Envoy's own limit.
 const MAX_BODY: usize = 4_096;
 
-/// The statuses of redirects.
+/// The supported redirect statuses.
 const CODES: [u16; 5] = [301, 302, 303, 307, 308];
 
 /// Reads a redirect, and the replacement for the prefix of the path.
@@ -103,7 +103,7 @@ pub(super) fn response(
     }
 }
 
-/// Reads which redirects of backends Envoy follows; `None` if none.
+/// Reads which redirects from backends Envoy follows; `None` if it doesn't follow any.
 pub(super) fn internal(
     field: &str,
     policy: Option<&InternalRedirectPolicy>,

@@ -1,6 +1,6 @@
-//! Replacement of prefixes, in paths and in redirects.
+//! Prefix replacement, in paths and in redirects.
 //!
-//! Envoy replaces the text of the prefix, whatever follows. So that slashes stay right, a route for `/p` has a variant
+//! Envoy replaces the text of the prefix, whatever follows it. To keep slashes correct, a route for `/p` has a variant
 //! for `/p/`, and vice versa.
 
 use std::collections::BTreeSet;
@@ -12,18 +12,18 @@ use super::conditions::{PathCondition, starts_with};
 use super::findings::{About, Findings};
 use super::text::{PATH, is_path};
 
-/// The replacements of a route.
+/// The prefix replacements of a route.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Replacements {
-    /// Each with its prefix, or none for any.
+    /// Each replacement with its prefix; `None` stands for any prefix.
     entries: Vec<(Option<String>, String)>,
 }
 
-/// A match of a route, with the path for the backend.
+/// A path match of a route, with the rewrite for this path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Variant {
     pub(super) path: PathMatch,
-    /// The path that determines the precedence, if not `path`.
+    /// The path that determines the precedence; `None` if it is `path`.
     pub(super) ranked_as: Option<PathMatch>,
     pub(super) rewrite: Option<PathRewrite>,
 }
@@ -67,14 +67,14 @@ pub(super) fn read(
 }
 
 impl Replacements {
-    /// The only replacement of a redirect.
+    /// The replacement of a redirect, which applies to any prefix.
     pub(super) fn of_redirect(replacement: &str) -> Self {
         Self {
             entries: vec![(None, replacement.to_owned())],
         }
     }
 
-    /// The variants of a route with a path.
+    /// The variants of a route with this condition on the path.
     ///
     /// # Errors
     /// If the path has no prefix to replace.
@@ -133,7 +133,7 @@ fn replaced(prefix: &str, replacement: &str) -> Vec<Variant> {
         replacement => replacement.to_owned(),
     });
     match prefix.ends_with('/') {
-        // Only the path itself: `/px` doesn't have the prefix.
+        // The second variant matches only the path itself: `/px` doesn't start with `/p/`.
         true => vec![
             below,
             Variant {

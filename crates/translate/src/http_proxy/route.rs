@@ -1,7 +1,7 @@
 //! The routes of one HTTPProxy, without the enclosing inclusions.
 //!
 //! In: a route and the Services that it refers to. Out: its conditions and a plan for its requests. An invalid route
-//! keeps its valid conditions and answers 503: otherwise a wider route would serve its requests.
+//! keeps its valid conditions and answers 503; otherwise, a less specific route would serve its requests.
 
 use std::sync::Arc;
 
@@ -24,19 +24,19 @@ use super::{
 use crate::inputs::Inputs;
 use crate::shared::default_fleet::Sources;
 
-/// The status of requests that nothing can serve.
+/// The status for requests that can't be served.
 pub(super) const UNAVAILABLE: u16 = 503;
 
-/// A route.
+/// A route of an HTTPProxy.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct OwnRoute {
-    /// Its index in the HTTPProxy.
+    /// The index in `spec.routes`.
     pub(super) index: usize,
     pub(super) conditions: Conditions,
-    /// Whether it also has invalid conditions. Then requests that satisfy the valid ones get 503, unless another route has
-    /// exactly these.
+    /// Whether the route also has invalid conditions. Then requests that satisfy the valid conditions get 503, unless
+    /// another route has exactly these valid conditions.
     pub(super) partial: bool,
-    /// Whether requests without TLS are served on a host with TLS.
+    /// Whether requests without TLS are served even if the host uses TLS.
     pub(super) permit_insecure: bool,
     pub(super) plan: Plan,
 }
@@ -44,24 +44,24 @@ pub(super) struct OwnRoute {
 /// What happens to the requests of a route.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Plan {
-    /// The action, apart from the replacement of a prefix.
+    /// The action, without prefix replacements.
     pub(super) action: Action,
-    /// The replacements of the prefix.
+    /// The prefix replacements.
     pub(super) replacements: Replacements,
     pub(super) request_headers: HeaderChanges,
     pub(super) response_headers: HeaderChanges,
-    /// `None`: those of the host.
+    /// `None` if the host's filter applies.
     pub(super) sources: Option<SourceFilter>,
-    /// `None`: that of the host.
+    /// `None` if the host's limit applies.
     pub(super) rate: Option<RateLimit>,
     pub(super) global_rate: global_rate::Limits,
     pub(super) jwt: jwt::Required,
-    /// `None`: that of the host.
+    /// `None` if the host's policy applies.
     pub(super) auth: Option<Arc<AuthorizationPolicy>>,
 }
 
 impl Plan {
-    /// Answers with a status.
+    /// A plan that answers with a status.
     pub(super) fn answer(status: u16) -> Self {
         Self {
             action: Action::Respond(status),
@@ -77,7 +77,7 @@ impl Plan {
     }
 }
 
-/// Reads a route; `None` if its requests are unknown.
+/// Reads a route; `None` if its conditions don't define which requests match.
 pub(super) fn read(
     reader: &mut Reader<'_>,
     of: (Inputs, Sources),
@@ -107,12 +107,12 @@ pub(super) fn read(
     })
 }
 
-/// The path of a route.
+/// The field path of a route.
 pub(super) fn field(index: usize) -> String {
     format!("spec.routes[{index}]")
 }
 
-/// The clusters of a route's Services, whether or not they exist; `None` for invalid ones.
+/// The clusters of a route's Services, whether or not these exist; `None` for each invalid Service.
 pub(super) fn clusters(
     reader: &mut Reader<'_>,
     inputs: Inputs,
@@ -239,7 +239,7 @@ fn forward(
     findings: &mut Findings,
 ) -> Action {
     let clusters = clusters(reader, of.0, proxy, (field, route), findings);
-    // `clusters` has read these too, and added their findings.
+    // `clusters` has already read these policies and added their findings.
     let scratch = &mut Findings::default();
     let timeouts = policies::timeouts(field, route.timeout_policy.as_deref(), scratch);
     let selection = balancing::of_requests(field, route.load_balancer_policy.as_deref(), scratch);
@@ -347,7 +347,7 @@ fn literal(host: Option<HostRewrite>) -> Option<Box<str>> {
     }
 }
 
-/// The share of requests that a mirror gets; `None` for all.
+/// Reads the share of requests that a mirror gets; `None` means all requests.
 fn share(field: &str, weight: u32, findings: &mut Findings) -> Option<PartsPerMillion> {
     match weight {
         0 | 100 => None,
@@ -361,7 +361,7 @@ fn share(field: &str, weight: u32, findings: &mut Findings) -> Option<PartsPerMi
     }
 }
 
-/// Shares a value that is usually absent.
+/// Moves a value, which is usually absent, into an `Arc`.
 pub(super) fn shared<T>(value: Option<T>) -> Option<Arc<T>> {
     value.map(Arc::new)
 }

@@ -23,10 +23,10 @@ use crate::shared::hosts::{RankedMatch, RouteRules};
 use crate::shared::precedence::MatchRank;
 use crate::shared::wildcards;
 
-/// The status of requests for an HTTPProxy that can't be included.
+/// The status for requests to an HTTPProxy that can't be included.
 const DEAD_END: u16 = 502;
 
-/// How many inclusions of an HTTPProxy by one root are checked against its routes, at most.
+/// The maximum number of inclusions of an HTTPProxy by one root that are checked against its routes.
 const MAX_CHECKED: usize = 256;
 
 /// The rules of a root. `https` is the port to which requests without TLS are redirected.
@@ -97,7 +97,7 @@ pub(super) fn rules(
     }
 }
 
-/// A route with the conditions of the enclosing inclusions.
+/// Combines a route with the conditions of the enclosing inclusions.
 fn placed(
     conditions: &Conditions,
     route: &OwnRoute,
@@ -178,27 +178,27 @@ pub(super) fn findings(
 
 struct Rules<'a> {
     host: &'a Host,
-    /// The port of redirects to HTTPS.
+    /// The port for redirects to HTTPS.
     https: u16,
-    /// The condition of a wildcard host.
+    /// The condition that limits a wildcard host to one label.
     one_label: Option<HeaderMatch>,
-    /// The policy of answers with a status.
+    /// The policy for routes that answer with a status.
     policy: Option<Arc<RoutePolicy>>,
-    /// The policy of routes without their own.
+    /// The policy for routes without a policy of their own.
     unchanged: Option<Arc<RoutePolicy>>,
-    /// The same for routes that forward requests.
+    /// The same policy with the global rate limits, for routes that forward requests.
     forwarded: Option<Arc<RoutePolicy>>,
-    /// The limit on the rate of such routes.
+    /// The rate limit for routes without a limit of their own.
     rate: Option<Rate>,
-    /// The provider whose tokens such routes require.
+    /// The provider whose tokens are required by routes without a requirement of their own.
     default: Option<Arc<str>>,
     matches: Vec<RankedMatch>,
-    /// Those that follow others of the same rank.
+    /// Matches that follow all other matches of the same rank.
     last: Vec<RankedMatch>,
 }
 
 impl Rules<'_> {
-    /// Adds a variant of a route. `later`: it follows others of the same rank.
+    /// Adds a variant of a route. `later`: the variant follows all other matches of the same rank.
     fn add(&mut self, both: &Conditions, variant: Variant, route: &OwnRoute, later: bool) {
         let requests = RouteMatch {
             path: variant.path.clone(),
@@ -230,7 +230,7 @@ impl Rules<'_> {
             true => plan.global_rate.or(&self.host.global_rate),
             false => Ok(None),
         };
-        // The statuses report why they can't be enforced.
+        // The statuses report why the limits can't be enforced.
         let Ok(global) = global else {
             return self.push(rank, requests, None, UNAVAILABLE, permit_insecure, later);
         };
@@ -265,7 +265,7 @@ impl Rules<'_> {
         self.push(rank, requests, route, UNAVAILABLE, permit_insecure, later);
     }
 
-    /// Adds a match whose requests are answered with a status.
+    /// Adds a match that answers requests with a status.
     fn answer(&mut self, conditions: &Conditions, status: u16, permit_insecure: bool) {
         let requests = conditions.requests();
         let rank = MatchRank::of(&requests);
@@ -286,7 +286,7 @@ impl Rules<'_> {
         permit_insecure: bool,
         later: bool,
     ) {
-        // It doesn't count for the rank.
+        // The condition of a wildcard host doesn't affect the rank.
         requests.headers.extend(self.one_label.clone());
         let redirect = self.host.redirects() && !permit_insecure;
         let without_tls = redirect.then(|| Arc::new(to_https(requests.clone(), self.https)));
@@ -330,7 +330,7 @@ fn policy(
     (policy != RoutePolicy::default()).then_some(policy)
 }
 
-/// A redirect of requests without TLS to the same host with TLS.
+/// Redirects requests without TLS to the same host with TLS.
 fn to_https(requests: RouteMatch, port: u16) -> Route {
     Route {
         matches: requests,

@@ -1,4 +1,4 @@
-//! Secrets that HTTPProxies and ExtensionServices refer to: their namespace's own, and delegated ones.
+//! Secrets that HTTPProxies and ExtensionServices refer to, in their own namespace or delegated by another namespace.
 
 use std::sync::Arc;
 
@@ -11,7 +11,8 @@ use crate::inputs::Inputs;
 use crate::shared::certificates::CertificateState;
 use crate::shared::delegation;
 
-/// Resolves `name` or `namespace/name` in an object of a namespace to a Secret; `None` if it is neither.
+/// Resolves a reference `name` or `namespace/name` to a Secret; `None` if it has another form. `namespace` is the
+/// referring object's namespace.
 pub(super) fn named(namespace: &Arc<str>, name: &str) -> Option<CertificateKey> {
     let secret = sesame_api::secret_name(namespace, name)?;
     Some(CertificateKey {
@@ -20,7 +21,7 @@ pub(super) fn named(namespace: &Arc<str>, name: &str) -> Option<CertificateKey> 
     })
 }
 
-/// A Secret as an object.
+/// The object key of a Secret.
 pub(super) fn object(secret: &CertificateKey) -> ObjectKey {
     let CertificateKey { namespace, name } = secret;
     ObjectKey::new(Kind::Secret, Arc::clone(namespace), Arc::clone(name))
@@ -68,7 +69,7 @@ pub(super) fn is_delegated(
 /// Checks that a Secret has a valid certificate.
 ///
 /// # Errors
-/// Why it can't be used, as a sentence.
+/// Why the Secret can't be used, as a sentence.
 pub(super) fn certificate(
     reader: &mut Reader<'_>,
     certificates: Table<CertificateKey, CertificateState>,

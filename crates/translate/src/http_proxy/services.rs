@@ -1,4 +1,4 @@
-//! Services as backends: their clusters, and what happens to requests for missing ones.
+//! Services as backends: their clusters, and what happens to requests for missing Services.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,17 +19,17 @@ use crate::shared::authorities::{self, AuthorityState, Reasons};
 use crate::shared::default_fleet::Sources;
 use crate::shared::services::{Backend, Service};
 
-/// The settings that all clusters of a route's Services share.
+/// The settings that the clusters of all of a route's Services share.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Common {
     pub(super) balancing: Option<Balancing>,
     pub(super) health: Option<HealthCheck>,
     pub(super) idle_timeout: Option<Duration>,
-    /// Whether bytes are forwarded instead of requests.
+    /// Whether Envoy forwards bytes instead of requests.
     pub(super) opaque: bool,
 }
 
-/// The cluster of a Service, whether or not it exists; `None` if its fields are invalid.
+/// The cluster of a Service, whether or not the Service exists; `None` if a field is invalid.
 pub(super) fn cluster(
     reader: &mut Reader<'_>,
     services: Table<NamespacedName, Service>,
@@ -54,7 +54,7 @@ pub(super) fn cluster(
             (None, false)
         }
     };
-    // Without a protocol here, that of the Service applies, and the validation only if it uses TLS.
+    // Without a protocol here, the Service's own protocol applies, and the validation applies only if that uses TLS.
     let name = NamespacedName::new(Arc::clone(namespace), Arc::clone(&service.name));
     let own_tls = service.protocol.is_none()
         && service.validation.is_some()
@@ -153,7 +153,7 @@ pub(super) fn validation(
     })))
 }
 
-/// The Secret with the CA certificates of a cluster.
+/// The Secret with the CA bundle that verifies a cluster.
 pub(super) fn authorities(cluster: &ClusterKey) -> Option<ObjectKey> {
     match cluster.tls()? {
         TlsSettings::Verified(validation) => {
@@ -168,8 +168,8 @@ pub(super) fn authorities(cluster: &ClusterKey) -> Option<ObjectKey> {
     }
 }
 
-/// Finds the target of a cluster, and the session persistence of requests to it; `None` if the Service doesn't exist.
-/// [`Target::Refused`] if connections to it aren't allowed.
+/// Finds the target for a cluster, and the session persistence for requests to it. The result is `None` if the Service
+/// can't be used, and [`Target::Refused`] if connections to it aren't allowed.
 pub(super) fn target(
     reader: &mut Reader<'_>,
     (inputs, sources): (Inputs, Sources),
@@ -186,7 +186,7 @@ pub(super) fn target(
         Backend::Secured(secured) => {
             Some((Target::Cluster(secured.0.clone()), found.session.clone()))
         }
-        // The status of another object reports why.
+        // Another object's status reports the reason.
         Backend::Refused(_) | Backend::Invalid => Some((Target::Refused, None)),
         Backend::NotFound(message) => {
             findings.error(About::UNRESOLVED, field, message);
@@ -199,7 +199,7 @@ pub(super) fn target(
     }
 }
 
-/// Whether the CA certificates of a cluster, if it has any, exist and may be used.
+/// Whether the CA bundle that verifies a cluster, if any, exists and may be used.
 pub(super) fn verifiable(
     reader: &mut Reader<'_>,
     (inputs, states): (Inputs, Table<ObjectKey, AuthorityState>),

@@ -11,7 +11,7 @@ use sesame_api::{
 use super::findings::{About, Finding, MAX_OF_TYPE, Severity};
 use crate::problem::bounded;
 
-/// The status of an HTTPProxy. `orphaned`: it has no host, and no HTTPProxy with a host includes it.
+/// The status of an HTTPProxy. `orphaned`: it doesn't have a host, and no HTTPProxy with a host includes it.
 pub(super) fn status(
     proxy: &HTTPProxy,
     mut findings: Vec<Finding>,
@@ -41,12 +41,12 @@ pub(super) fn status(
     })
 }
 
-/// The status of an HTTPProxy of Contour's group that is superseded by one of Sesame's group.
+/// The status of an HTTPProxy of Contour's group that is superseded by an HTTPProxy of Sesame's group.
 pub(super) fn superseded(proxy: &HTTPProxy) -> Arc<HttpProxyStatus> {
     status(proxy, vec![supersession()], false, None)
 }
 
-/// The error of an object of Contour's group that is superseded by one of Sesame's group.
+/// The error for an object of Contour's group that is superseded by an object of Sesame's group.
 pub(super) fn supersession() -> Finding {
     let message = "not in effect: the object of group projectsesame.io with the same name takes precedence; delete one of them";
     Finding::error(About::SUPERSEDED, "spec", message)
@@ -70,7 +70,7 @@ pub(super) fn whole(findings: &[Finding], generation: i64) -> Condition {
     }
 }
 
-/// The findings of a severity, one entry for each type.
+/// Groups the findings with a severity into one entry per type.
 fn of_severity(findings: &[Finding], severity: Severity) -> Box<[SubCondition]> {
     let mut by_type: BTreeMap<&'static str, (Vec<&Finding>, usize)> = BTreeMap::new();
     let mut seen = HashSet::new();

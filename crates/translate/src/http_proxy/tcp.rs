@@ -1,6 +1,6 @@
 //! Forwarding of connections.
 //!
-//! In: the `tcpproxy` of an HTTPProxy, and the Services that it refers to. Out: the backends of connections.
+//! In: the `tcpproxy` of an HTTPProxy, and the Services that it refers to. Out: the backends for connections.
 
 use std::sync::Arc;
 
@@ -15,15 +15,15 @@ use crate::inputs::Inputs;
 use crate::shared::default_fleet::Sources;
 use crate::shared::services::Backend;
 
-/// The path of `tcpproxy`.
+/// The field path of `tcpproxy`.
 const FIELD: &str = "spec.tcpproxy";
 
-/// The backends of connections.
+/// The backends for connections.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct TcpTargets {
-    /// Never empty.
+    /// The backends for all other connections. Never empty.
     pub(super) targets: Vec<WeightedBackend>,
-    /// The same for TLS connections that a listener doesn't terminate.
+    /// The backends for TLS connections that a listener doesn't terminate. Never empty.
     pub(super) passthrough: Vec<WeightedBackend>,
 }
 
@@ -42,13 +42,13 @@ impl TcpTargets {
 pub(super) enum TcpLink {
     /// To its own Services.
     Own,
-    /// To those of another HTTPProxy; the text is the path of the field.
+    /// To the Services of another HTTPProxy; the text is the path of the field that includes it.
     Include(ObjectKey, String),
-    /// Nowhere.
+    /// Nowhere: the field is invalid.
     Invalid,
 }
 
-/// Reads where connections go; `None` if the HTTPProxy forwards none.
+/// Reads where connections go; `None` if the HTTPProxy doesn't forward connections.
 pub(super) fn link(proxy: &HTTPProxy, findings: &mut Findings) -> Option<TcpLink> {
     let tcp = proxy.spec.tcp_proxy.as_deref()?;
     Some(match (include(tcp), tcp.services.is_empty()) {
@@ -75,7 +75,7 @@ fn include(tcp: &TcpProxy) -> Option<(&'static str, &TcpProxyInclude)> {
     include.map(|include| ("include", include)).or(old)
 }
 
-/// The clusters of the Services, whether or not they exist; `None` for invalid ones.
+/// The clusters of the Services, whether or not these exist; `None` for each invalid Service.
 pub(super) fn clusters(
     reader: &mut Reader<'_>,
     inputs: Inputs,

@@ -1,4 +1,4 @@
-//! HTTPProxies from text, and their translation as text.
+//! Reads HTTPProxies from text, and prints their translation as text.
 
 use std::fmt::Write as _;
 
@@ -13,26 +13,26 @@ use sesame_model::{
 use crate::pipeline::{self, Pipeline};
 use crate::settings::{IngressSettings, Mode, Settings};
 
-/// A value from YAML, which may be indented like the surrounding code.
+/// Parses YAML, which may be indented like the surrounding code.
 pub(super) fn yaml(text: &str) -> serde_json::Value {
     serde_saphyr::from_str(text).expect("valid YAML")
 }
 
-/// An HTTPProxy with this body.
+/// Parses an HTTPProxy, and names it `shop/a`.
 pub(super) fn proxy(text: &str) -> HTTPProxy {
     let mut value = yaml(text);
     value["metadata"] = serde_json::json!({"name": "a", "namespace": "shop"});
     serde_json::from_value(value).expect("an HTTPProxy")
 }
 
-/// A translation.
+/// An engine with the whole translation.
 pub(super) struct World {
     engine: Engine,
     pipeline: Pipeline,
 }
 
 impl World {
-    /// A translation with Services `one`, `two` and `three` in namespace `shop`, each with port 80.
+    /// Creates a translation with Services `one`, `two` and `three` in namespace `shop`, each with ports 80 and 443.
     pub(super) fn new() -> Self {
         Self::in_mode(Mode::Managed)
     }
@@ -67,7 +67,7 @@ impl World {
         world
     }
 
-    /// Replaces the settings of Ingresses and HTTPProxies.
+    /// Replaces the settings for Ingresses and HTTPProxies.
     pub(super) fn set(&mut self, ingress: IngressSettings) {
         let mut batch = Batch::new();
         let inputs = self.pipeline.inputs;
@@ -80,7 +80,7 @@ impl World {
         self.engine.commit(batch);
     }
 
-    /// A translation with these HTTPProxies, each a name and its spec.
+    /// Creates a translation with these HTTPProxies, each given as its name and spec.
     pub(super) fn with(proxies: &[(&str, &str)]) -> Self {
         let mut world = Self::new();
         for (name, spec) in proxies {
@@ -89,7 +89,7 @@ impl World {
         world
     }
 
-    /// A translation for unmanaged Envoys, which HTTPProxies share with a Gateway with this listener.
+    /// Creates a translation for unmanaged Envoys, which serve HTTPProxies and a Gateway with this listener.
     pub(super) fn beside_gateway(listener: &str) -> Self {
         let mut world = Self::in_mode(Mode::Unmanaged { gateway: None });
         world.put(
@@ -142,7 +142,7 @@ impl World {
         self.engine.commit(batch)
     }
 
-    /// The routes of a virtual host, one a line; empty if there is none.
+    /// The routes of a virtual host, one per line; empty if the virtual host doesn't exist.
     pub(super) fn routes(&self, port: u16, domain: &str) -> String {
         let hosts = self.engine.iter(self.pipeline.outputs.virtual_hosts);
         let mut text = String::new();
@@ -156,7 +156,7 @@ impl World {
         text
     }
 
-    /// The first route of a host without TLS.
+    /// The first route of a host for requests without TLS.
     pub(super) fn first(&self, domain: &str) -> Route {
         let hosts = self.engine.iter(self.pipeline.outputs.virtual_hosts);
         let mut hosts = hosts.filter(|(key, _)| key.table.port == 80 && *key.domain == *domain);
@@ -164,7 +164,8 @@ impl World {
         Route::clone(&host.routes[0])
     }
 
-    /// The host's own limit, if a route has it, and the local limit of each route: requests at once, or `host`.
+    /// The host's local rate limit, if a route shares it, then each route's limit: the number of requests allowed at
+    /// once, or `host` for the shared limit.
     pub(super) fn rates(&self, port: u16, domain: &str) -> String {
         let hosts = self.engine.iter(self.pipeline.outputs.virtual_hosts);
         let mut hosts = hosts.filter(|(key, _)| key.table.port == port && *key.domain == *domain);
@@ -183,7 +184,7 @@ impl World {
         format!("{}: {routes}", own.as_deref().unwrap_or("none"))
     }
 
-    /// The listeners' chains, one a line.
+    /// The filter chains of all listeners, one per line.
     pub(super) fn chains(&self) -> String {
         let mut text = String::new();
         for (key, listener) in self.engine.iter(self.pipeline.outputs.listeners) {
@@ -214,7 +215,7 @@ impl World {
         routes.collect::<Vec<_>>().join(", ")
     }
 
-    /// How the clients of each chain are verified, one a line.
+    /// The client validation of each filter chain, one per line.
     pub(super) fn clients(&self) -> String {
         let mut text = String::new();
         for (_, listener) in self.engine.iter(self.pipeline.outputs.listeners) {
@@ -247,19 +248,19 @@ impl World {
         text
     }
 
-    /// The hosts that are served on connections with the fallback certificate.
+    /// The hosts that are served on connections that use the fallback certificate.
     pub(super) fn with_fallback(&self) -> Vec<String> {
         let hosts = self.engine.iter(self.pipeline.outputs.virtual_hosts);
         let hosts = hosts.filter(|(_, host)| host.fallback);
         hosts.map(|(key, _)| key.domain.to_string()).collect()
     }
 
-    /// The number of virtual hosts that a commit has changed.
+    /// The number of virtual hosts that a commit changed.
     pub(super) fn changed_hosts(&self, commit: &Commit) -> usize {
         commit.changes(self.pipeline.outputs.virtual_hosts).len()
     }
 
-    /// The clusters that are sent.
+    /// The clusters that are sent to Envoys.
     pub(super) fn clusters(&self) -> Vec<String> {
         let clusters = self.engine.iter(self.pipeline.outputs.fleet_clusters);
         let mut clusters: Vec<String> = clusters.map(|((_, key), _)| key.to_string()).collect();
@@ -267,7 +268,7 @@ impl World {
         clusters
     }
 
-    /// The status of an HTTPProxy: its state, then errors and warnings, one a line.
+    /// The status of an HTTPProxy: its state, then errors and warnings, one per line.
     pub(super) fn status(&self, name: &str) -> String {
         let (namespace, name) = name.split_once('/').unwrap_or(("shop", name));
         self.status_of(&ObjectKey::new(Kind::HTTPProxy, namespace, name))
@@ -284,7 +285,7 @@ impl World {
         text
     }
 
-    /// The status of an ExtensionService: whether it is valid, then errors and warnings, one a line.
+    /// The status of an ExtensionService: whether it is valid, then errors and warnings, one per line.
     pub(super) fn extension(&self, name: &str) -> String {
         self.extension_of(&ObjectKey::new(Kind::ExtensionService, "shop", name))
     }
@@ -299,7 +300,7 @@ impl World {
         text
     }
 
-    /// The Services of an ExtensionService with endpoints, and their weights.
+    /// The Services of an ExtensionService that have endpoints, with their weights.
     pub(super) fn shares(&self, name: &str) -> String {
         let rows = self.engine.iter(self.pipeline.outputs.endpoints);
         let mut rows = rows.filter(|(key, _)| {
@@ -312,7 +313,7 @@ impl World {
     }
 }
 
-/// Errors and warnings, one a line.
+/// Appends errors and warnings, one per line.
 fn findings(text: &mut String, conditions: &[Condition]) {
     let mut lines = |kind: &str, list: &[SubCondition]| {
         for entry in list {

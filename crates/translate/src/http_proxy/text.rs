@@ -1,12 +1,12 @@
-//! Checks of texts.
+//! Checks on texts.
 
-/// The maximum length of a header's value, and of the text or the expression in a condition, in bytes.
+/// The maximum length of a header value, and of the text or expression in a condition, in bytes.
 pub(super) const MAX_TEXT: usize = 4_096;
 
-/// Checks that a text can be in a header's value.
+/// Checks that a text is valid in a header value.
 ///
 /// # Errors
-/// Why it can't, as a clause to follow the field.
+/// Why the text isn't valid, as a clause that follows the field.
 pub(super) fn check_value(text: &str) -> Result<(), String> {
     if text.len() > MAX_TEXT {
         return Err(format!(
@@ -19,11 +19,11 @@ pub(super) fn check_value(text: &str) -> Result<(), String> {
     }
 }
 
-/// Why a header's value is invalid.
+/// Why a header value is invalid.
 pub(super) const CONTROLS: &str =
     "contains control characters, which are not valid in headers; remove them";
 
-/// Whether a text has control characters.
+/// Whether a text contains control characters.
 pub(super) fn has_controls(text: &str) -> bool {
     text.bytes().any(|byte| byte.is_ascii_control())
 }

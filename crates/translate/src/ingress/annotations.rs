@@ -19,29 +19,28 @@ const TLS_MAX: &str = "projectsesame.io/tls-maximum-protocol-version";
 pub(super) const FORCE_SSL_REDIRECT: &str = "ingress.kubernetes.io/force-ssl-redirect";
 pub(super) const ALLOW_HTTP: &str = "kubernetes.io/ingress.allow-http";
 
-/// The options of all routes of an Ingress.
+/// The options for all routes of an Ingress.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct RouteOptions {
-    /// The limit on the whole request; zero for no limit.
+    /// The timeout of the whole request; zero means no limit.
     pub(super) timeout: Option<Duration>,
-    /// The limit on each try.
+    /// The timeout of each attempt.
     pub(super) try_timeout: Option<Duration>,
-    /// Retries.
     pub(super) retry: Option<Retry>,
 }
 
-/// The requests without TLS.
+/// How requests without TLS are handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PlainHttp {
-    /// They are served.
+    /// Requests are served.
     Served,
-    /// They are redirected to HTTPS.
+    /// Requests are redirected to HTTPS.
     Redirected,
-    /// They get no routes of this Ingress.
+    /// Requests can't use the routes of this Ingress.
     Refused,
 }
 
-/// What happens to requests without TLS.
+/// Reads how requests without TLS are handled.
 pub(super) fn plain_http(ingress: &Ingress) -> PlainHttp {
     let is = |name, value| get(ingress, name) == Some(value);
     if is(FORCE_SSL_REDIRECT, "true") {
@@ -53,7 +52,7 @@ pub(super) fn plain_http(ingress: &Ingress) -> PlainHttp {
     }
 }
 
-/// The versions of TLS.
+/// Reads the TLS versions; `None` for the default.
 pub(super) fn versions(ingress: &Ingress, notices: &mut Notices) -> Option<TlsVersions> {
     let mut version = |name| match get(ingress, name)? {
         "1.2" => Some(TlsVersion::V1_2),
@@ -80,7 +79,7 @@ pub(super) fn versions(ingress: &Ingress, notices: &mut Notices) -> Option<TlsVe
     })
 }
 
-/// Timeouts and retries.
+/// Reads timeouts and retries.
 pub(super) fn route_options(ingress: &Ingress, notices: &mut Notices) -> RouteOptions {
     let mut limit = |name| match durations::read_limit(get(ingress, name)?) {
         Some(limit) => Some(limit),
@@ -141,7 +140,7 @@ fn retry(ingress: &Ingress, notices: &mut Notices) -> Option<Retry> {
             1
         }
     };
-    // Without a known condition, the default ones would apply.
+    // With an empty list, the default conditions would apply.
     (!on.is_empty()).then_some(Retry {
         attempts,
         on,
@@ -156,7 +155,7 @@ fn get<'a>(ingress: &'a Ingress, name: &str) -> Option<&'a str> {
     (!text.is_empty()).then_some(text)
 }
 
-/// The field of an annotation.
+/// The field path of an annotation.
 pub(super) fn field(name: &str) -> String {
     format!("metadata.annotations[{name}]")
 }

@@ -55,7 +55,7 @@ fn rows(
         let mut hosts = Vec::new();
         hosts.extend(plain.clone().map(|listener| attached(listener, host)));
         let with_tls = match **host == *hostname::ANY {
-            // Requests without a rule: with TLS, only on the Ingress's own hosts, since other hosts may belong to others.
+            // With TLS, rules for all hosts apply only to the Ingress's own hosts; other hosts may have other owners.
             true => {
                 let own = reader.get(read.tls, key);
                 let own = own.iter().flat_map(|own| own.hosts.keys());
@@ -67,7 +67,7 @@ fn rows(
             if reader.exists(tls.owners, &domain) {
                 let listener = tls::listener(&settings, &domain).listener;
                 let attached = attached(listener, &domain);
-                // Rules for all hosts don't limit a wildcard to one label.
+                // Rules for all hosts don't limit a wildcard to one label; a separate row applies them with this limit.
                 match domain.starts_with('*') && domain != *host {
                     true => rows.push(row(routes::wildcard_key(key, &domain), vec![attached])),
                     false => hosts.push(attached),

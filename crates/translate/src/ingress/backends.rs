@@ -10,7 +10,7 @@ use sesame_model::{BackendName, ClusterKey, Session, Transport};
 use crate::problem::FieldError;
 use crate::shared::services::{self, RoutedBackend, Service};
 
-/// The cluster of a backend, whether or not it exists, or why there is none.
+/// The cluster of a backend, whether or not the cluster exists, or why the backend is invalid.
 pub(super) type Backend = Result<ClusterKey, Box<FieldError>>;
 
 /// Where a backend is.
@@ -99,7 +99,7 @@ pub(super) fn read(
     })
 }
 
-/// The number of a named port.
+/// Resolves a named port to its number.
 fn named(service: Option<&Service>, name: &NamespacedName, port: &str) -> Result<u16, String> {
     let Some(service) = service else {
         return Err(format!("Service {name} does not exist"));
@@ -126,8 +126,8 @@ fn named(service: Option<&Service>, name: &NamespacedName, port: &str) -> Result
     }
 }
 
-/// The cluster that gets the requests for a backend, with its session persistence. If there is none, requests get 503;
-/// the error gives the reason, unless another object's status does.
+/// Resolves a backend to the cluster that gets its requests, with its session persistence. On an error, requests get
+/// 503; the error contains the reason, unless another object's status reports it.
 pub(super) fn resolve(
     reader: &mut Reader<'_>,
     backends: Table<ClusterKey, RoutedBackend>,

@@ -8,17 +8,17 @@ use sesame_engine::{Builder, Reader, Table};
 use crate::inputs::Inputs;
 use crate::settings::{INGRESS_CONTROLLER, Mode, Settings};
 
-/// The tables that decide.
+/// The tables that determine whether an Ingress is ours.
 #[derive(Clone, Copy)]
 pub(super) struct Classes {
     settings: Table<(), Settings>,
     /// Our IngressClasses.
     ours: Table<Arc<str>, ()>,
-    /// Whether a default IngressClass is ours; a row exists if there is a default.
+    /// Whether a default IngressClass is ours; a row exists only if there is a default.
     default: Table<(), bool>,
 }
 
-/// Declares the tables. Ingresses read these instead of the IngressClasses, whose labels may change.
+/// Declares the tables. Ingresses read these instead of the IngressClasses, so that changed labels don't affect them.
 pub(super) fn stages(b: &mut Builder, inputs: &Inputs) -> Classes {
     let (settings, classes) = (inputs.settings, inputs.ingress_classes);
     let ours = b.derive(

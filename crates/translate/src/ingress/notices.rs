@@ -1,4 +1,4 @@
-//! Errors and warnings of Ingresses.
+//! Errors and warnings about Ingresses.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -28,7 +28,8 @@ pub(super) struct Sources {
     pub(super) settings: Table<(), Settings>,
 }
 
-/// Declares the notices of Ingresses. Translates them again instead of storing notices with the rules: most have none.
+/// Declares the notices about Ingresses. This translates each Ingress again instead of storing notices with its rules,
+/// since most Ingresses have no notices.
 pub(super) fn stage(
     b: &mut Builder,
     sources: Sources,
@@ -121,8 +122,8 @@ impl Sources {
         self.without_tls(reader, key, ingress, notices);
     }
 
-    /// The object of another kind that terminates or forwards the TLS connections of a host. The first owner's listener
-    /// has precedence.
+    /// The object that terminates or forwards the TLS connections of a host, if it isn't an Ingress. The first owner's
+    /// listener takes precedence.
     fn other_owner(
         self,
         reader: &mut Reader<'_>,
@@ -141,7 +142,7 @@ impl Sources {
         (owner.kind != Kind::Ingress).then_some(owner)
     }
 
-    /// Hosts whose requests are redirected to HTTPS, or refused without it, although they have no TLS.
+    /// Warns about hosts that don't use TLS although their requests are redirected to HTTPS, or refused without TLS.
     fn without_tls(
         self,
         reader: &mut Reader<'_>,

@@ -5,13 +5,13 @@ use sesame_model::{PathMatch, RouteMatch};
 
 use crate::shared::regex;
 
-/// Characters that make the path of type ImplementationSpecific a regular expression.
+/// Characters that make a path of type ImplementationSpecific a regular expression.
 const REGEX: [char; 6] = ['^', '+', '*', '[', ']', '%'];
 
-/// The requests that a path matches.
+/// Reads which requests a path matches.
 ///
 /// # Errors
-/// Why it can't match any, as a message for the field `path`.
+/// Why the path can't match any request, as a message for the field `path`.
 pub(super) fn read(source: &IngressPath) -> Result<PathMatch, String> {
     let path = source.path.as_deref().unwrap_or_default();
     match &source.path_type {
@@ -36,12 +36,12 @@ pub(super) fn read(source: &IngressPath) -> Result<PathMatch, String> {
     }
 }
 
-/// All paths.
+/// The match for all paths.
 pub(super) fn all() -> PathMatch {
     PathMatch::Prefix("/".to_owned())
 }
 
-/// The requests for a path, without other conditions.
+/// The match for a path, without other conditions.
 pub(super) fn requests(path: PathMatch) -> RouteMatch {
     RouteMatch {
         path,
@@ -53,7 +53,7 @@ pub(super) fn requests(path: PathMatch) -> RouteMatch {
     }
 }
 
-/// A path that requests can have.
+/// Checks that a request can have this path.
 fn checked(path: &str) -> Result<String, String> {
     if !path.starts_with('/') {
         return Err(format!("{path:?} does not start with a slash"));

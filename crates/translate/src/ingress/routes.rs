@@ -1,4 +1,4 @@
-//! The rules of an Ingress, by host. An invalid path doesn't affect others.
+//! The rules of an Ingress, by host. An invalid path doesn't affect other paths.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ pub(super) struct Sources {
     pub(super) settings: Table<(), Settings>,
 }
 
-/// The rules for each host, and for the hosts of [`wildcard_key`].
+/// The rules for each host, and for each wildcard host that needs a [`wildcard_key`].
 pub(super) fn rules(
     reader: &mut Reader<'_>,
     sources: Sources,
@@ -73,12 +73,12 @@ pub(super) fn rules(
     rows.collect()
 }
 
-/// The key of the rows that apply an Ingress's rules for all hosts to one of its wildcard hosts with TLS.
+/// The key for the rows that apply an Ingress's rules for all hosts to one of its wildcard hosts with TLS.
 pub(super) fn wildcard_key(ingress: &ObjectKey, host: &str) -> ObjectKey {
     hosts::row_key(ingress, &format!("{} {host}", hostname::ANY))
 }
 
-/// A match for all hosts, limited to a wildcard host.
+/// Limits a match for all hosts to a wildcard host.
 fn within(host: &str, entry: &RankedMatch) -> RankedMatch {
     let limited = |route: &Arc<Route>| {
         let mut route = Route::clone(route);
@@ -137,7 +137,7 @@ pub(super) fn translate(
     let mut hosts: BTreeMap<Arc<str>, Vec<RankedMatch>> = BTreeMap::new();
     for (index, rule) in ingress.spec.rules.iter().enumerate() {
         let sources = rule.http.iter().flat_map(|http| &http.paths);
-        // Before the host is checked: invalid rules have actions too.
+        // Consumed before the host is checked, since invalid rules have actions too.
         let sources: Vec<_> = sources.zip(actions.by_ref()).collect();
         let domain = match host(rule.host.as_ref()) {
             Ok(domain) => domain,

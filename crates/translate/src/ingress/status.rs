@@ -1,4 +1,4 @@
-//! The status of Ingresses: the addresses of the fleet.
+//! The status of Ingresses: the fleet's addresses.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The hosts with TLS: each is a listener, with the certificate of the oldest Ingress that has a usable one for it.
+//! Hosts with TLS. Each is a listener, with the certificate of the oldest Ingress that has a usable one for the host.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -25,9 +25,9 @@ use crate::shared::precedence::{Seniority, Source};
 pub(crate) struct IngressTls {
     /// The order among Ingresses with a certificate for a host.
     seniority: Seniority,
-    /// The versions of TLS; `None` for the default.
+    /// The TLS versions; `None` for the default.
     versions: Option<TlsVersions>,
-    /// Whether it has rules for all hosts: these also serve all of its hosts with TLS.
+    /// Whether the Ingress has rules for all hosts; these rules also serve all of its hosts with TLS.
     pub(super) any_host: bool,
     /// The certificate of each host. Never empty.
     pub(super) hosts: BTreeMap<Arc<str>, TlsHost>,
@@ -37,39 +37,39 @@ pub(crate) struct IngressTls {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct TlsHost {
     pub(super) certificate: CertificateKey,
-    /// Its index in `spec.tls`.
+    /// The index in `spec.tls`.
     pub(super) index: usize,
 }
 
 impl IngressTls {
-    /// The certificates, permitted or not.
+    /// The certificates, whether or not the Ingress may use them.
     pub(super) fn certificates(&self) -> Vec<CertificateKey> {
         let hosts = self.hosts.values();
         hosts.map(|host| host.certificate.clone()).collect()
     }
 }
 
-/// The Ingress that terminates the TLS connections of a host, and how.
+/// The Ingress that terminates a host's TLS connections, and its TLS settings.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct TlsOwner {
     pub(super) ingress: ObjectKey,
     pub(super) termination: Arc<Termination>,
 }
 
-/// The tables of hosts with TLS.
+/// The tables for hosts with TLS.
 #[derive(Clone, Copy)]
 pub(super) struct TlsStages {
     /// The owner of each host.
     pub(super) owners: Table<Arc<str>, TlsOwner>,
     /// Ingresses by the hosts that they have rules for.
     pub(super) by_host: Index<ObjectKey, Ours, Arc<str>>,
-    /// The listeners, each by [`listener_owner`].
+    /// The listeners, keyed by [`listener_owner`].
     pub(super) points: Table<ObjectKey, AttachPoints>,
-    /// How they terminate TLS.
+    /// How the listeners terminate TLS.
     pub(super) terminations: Table<ObjectKey, Terminations>,
 }
 
-/// The certificates of an Ingress; `None` if it has none.
+/// Reads the certificates of an Ingress; `None` if the Ingress doesn't have any.
 pub(super) fn read(ingress: &Ingress) -> Option<IngressTls> {
     let mut hosts = BTreeMap::new();
     for (index, tls) in ingress.spec.tls.iter().enumerate() {
@@ -120,7 +120,7 @@ pub(super) fn stages(b: &mut Builder, inputs: &Inputs, read: Read, sources: Sour
             candidates.sort_by(|(_, a), (_, b)| a.seniority.cmp(&b.seniority));
             let has_rules = reader.count(by_host, host) > 0;
             candidates.into_iter().find_map(|(ingress, tls)| {
-                // A listener without routes would take the requests of a wildcard host.
+                // A listener without routes would take requests away from a wildcard host.
                 let serves = has_rules || tls.any_host;
                 let certificate = &tls.hosts.get(host)?.certificate;
                 let usable =
@@ -163,7 +163,7 @@ pub(super) fn stages(b: &mut Builder, inputs: &Inputs, read: Read, sources: Sour
     }
 }
 
-/// The owner of a host's listener. It doesn't depend on whose certificate is used, so that routes don't either.
+/// The owner of a host's listener. It doesn't depend on which Ingress has the certificate, so routes don't either.
 fn listener_owner(host: &Arc<str>) -> ObjectKey {
     ObjectKey::new(Kind::Ingress, "", Arc::clone(host))
 }
@@ -179,10 +179,10 @@ pub(super) fn listener(settings: &Settings, host: &Arc<str>) -> ListenerPoint {
     )
 }
 
-/// Checks that an Ingress may use a certificate, and that it is valid.
+/// Checks that an Ingress may use a certificate, and that the certificate is valid.
 ///
 /// # Errors
-/// Why it can't be used, and how to fix that.
+/// Why the certificate can't be used, and how to fix that.
 pub(super) fn check(
     reader: &mut Reader<'_>,
     sources: Sources,

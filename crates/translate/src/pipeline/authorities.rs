@@ -81,7 +81,7 @@ pub(super) fn jwks(
     )
 }
 
-/// Declares the trust bundles of Secrets.
+/// Declares the trust bundles from Secrets.
 pub(super) fn of_secrets(
     b: &mut Builder,
     states: Table<ObjectKey, AuthorityState>,

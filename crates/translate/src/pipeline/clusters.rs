@@ -13,8 +13,8 @@ use crate::http_proxy::extensions;
 use crate::inputs::Inputs;
 use crate::shared::services::{self, RoutedBackend};
 
-/// Declares the stages. The clusters of fleets determine the client certificates in use. `targets` are the backends
-/// with policies: a new retry limit updates the cluster in place, and no routes.
+/// Declares the stages. The clusters of fleets determine the client certificates in use. `targets` contains the
+/// backends with policies: a new retry limit updates the cluster in place, and doesn't change routes.
 pub(super) fn stages(
     b: &mut Builder,
     inputs: &Inputs,

@@ -39,11 +39,11 @@ pub(super) struct Gateways {
     pub(super) points: Table<ObjectKey, AttachPoints>,
     /// TLS settings of listeners by owner.
     pub(super) terminations: Table<ObjectKey, Terminations>,
-    /// The CA certificates for clients.
+    /// The CA certificates that verify clients.
     pub(super) trust_bundles: Table<TrustBundleKey, TrustBundle>,
     /// The owners of listeners with checks.
     pub(super) checked: Index<ObjectKey, AttachPoints, ObjectKey>,
-    /// The checks of listeners' requests.
+    /// The checks for listeners' requests.
     pub(super) checks: Table<ListenerId, ListenerChecks>,
     /// The client certificates of fleets.
     pub(super) client_certificates: ClientCertificates,

@@ -73,7 +73,7 @@ fn try_read(text: &[u8], field: &str) -> Result<Arc<[String]>, String> {
     ))
 }
 
-/// The reasons for problems with a reference to CA certificates.
+/// The condition reasons for problems with a reference to CA certificates.
 #[derive(Clone, Copy)]
 pub(crate) struct Reasons {
     /// Its kind isn't supported.
@@ -101,7 +101,7 @@ pub(crate) fn unsupported_kind(reasons: Reasons, kind: &KindName, group: &Group)
     Problem::new(reasons.kind, message)
 }
 
-/// Why an object has no valid CA certificates; `None` if it has.
+/// Why an object doesn't have valid CA certificates; `None` if it does.
 pub(crate) fn unusable(
     reader: &mut Reader<'_>,
     states: Table<ObjectKey, AuthorityState>,

@@ -1,7 +1,8 @@
 //! The certificate that a fleet presents to backends with a TLS policy.
 //!
 //! An object's rules and connections are the same for all fleets. The certificate is added where they become part of a
-//! fleet: in a virtual host, and in the chains of a port. So only hosts and ports with such backends depend on it.
+//! fleet's configuration: in a virtual host, and in the chains of a port. So only hosts and ports with such backends
+//! depend on it.
 
 use std::sync::Arc;
 

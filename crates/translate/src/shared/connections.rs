@@ -1,7 +1,7 @@
 //! Connections and datagrams that Sesame forwards without reading them: the route for each listener and server name.
 //!
-//! Unlike the routes of a virtual host, those of a chain have no matches: the first one in order of precedence gets all
-//! connections (TLSRouteSpec.hostnames, TCPRouteSpec, UDPRouteSpec).
+//! Unlike the routes of a virtual host, the routes of a chain don't have matches: the first route in order of
+//! precedence gets all connections (TLSRouteSpec.hostnames, TCPRouteSpec, UDPRouteSpec).
 
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ pub(crate) struct Backends {
     pub seniority: Seniority,
     /// Never empty.
     pub targets: Vec<WeightedBackend>,
-    /// The same for TLS connections that a listener doesn't terminate.
+    /// The same backends for TLS passthrough.
     pub passthrough: Vec<WeightedBackend>,
     /// The object's unresolved references.
     pub unresolved: Option<Problem>,
@@ -45,7 +45,7 @@ pub(crate) struct ServedChain {
     pub route: ObjectKey,
     /// Its backends.
     pub targets: Vec<WeightedBackend>,
-    /// The same for TLS connections that a listener doesn't terminate.
+    /// The same backends for TLS passthrough.
     pub passthrough: Vec<WeightedBackend>,
 }
 
@@ -64,8 +64,9 @@ impl ServedChain {
     }
 }
 
-/// Whether connections for these backends have a destination: they do if there is one backend, without TLS settings. A
-/// destination is changed in place, so if Envoy rejected the settings, it would continue to send plain text.
+/// Whether connections for these backends have a destination: they do if there is exactly one backend, and it has no
+/// TLS settings. A destination is changed in place, so if Envoy rejected new TLS settings, it would keep sending
+/// plaintext.
 pub(crate) fn has_destination(targets: &[WeightedBackend]) -> bool {
     let plain = |backend: &WeightedBackend| {
         let cluster = backend.target.cluster();

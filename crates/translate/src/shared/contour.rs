@@ -5,7 +5,7 @@ use std::sync::Arc;
 use sesame_api::{ObjectKey, ObjectStatus};
 use sesame_engine::{Builder, Reader, Table, Value};
 
-/// Whether Sesame's own object takes the place of one of Contour's group.
+/// Whether an object of Contour's group is superseded by one of Sesame's.
 pub(crate) fn is_superseded<V: Value>(
     reader: &mut Reader<'_>,
     objects: Table<ObjectKey, V>,
@@ -29,7 +29,7 @@ pub(crate) fn find<V: Value>(
     Some((theirs, row))
 }
 
-/// Declares the statuses of superseded objects. `names` are those of the index and the stage.
+/// Declares the statuses of superseded objects. `names` contains the names of the index and the stage.
 pub(crate) fn statuses<V: Value>(
     b: &mut Builder,
     names: (&'static str, &'static str),

@@ -29,7 +29,7 @@ impl<'a> Covering<'a> {
     ) -> Self {
         let mut owners = Vec::new();
         for wider in hostname::widening(domain) {
-            // Shared with the key of the row: there is one such key per domain.
+            // Shares its allocation with the row's key: there is one such key per domain.
             let wider = match *wider == **domain {
                 true => Arc::clone(domain),
                 false => wider.into(),
@@ -45,8 +45,8 @@ impl<'a> Covering<'a> {
         }
     }
 
-    /// The listeners that serve the domain: more specific ones don't take its requests and connections. All of them
-    /// have the same hostname.
+    /// The listeners that serve the domain: its requests and connections don't belong to more specific listeners. All
+    /// of them have the same hostname.
     pub(crate) fn serving(&self) -> impl Iterator<Item = &ListenerPoint> {
         self.points()
             .filter(|point| !isolated(point, self.points(), self.domain))

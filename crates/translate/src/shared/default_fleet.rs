@@ -40,8 +40,8 @@ pub(crate) struct Contribution {
     pub(crate) attachments: Table<ObjectKey, Attachments>,
     /// The backends of forwarded connections.
     pub(crate) backends: Table<ObjectKey, Backends>,
-    /// Its objects of our classes, from [`users`]. The fleet exists while there is one, valid or not: a mistake must not
-    /// cost the fleet its address.
+    /// The source's objects of our classes, from [`users`]. The fleet exists while there is at least one, valid or not:
+    /// a mistake must not cost the fleet its address.
     pub(crate) users: Keys<ObjectKey>,
 }
 
@@ -184,8 +184,8 @@ fn point(
     }
 }
 
-/// Declares the addresses of the default fleet, for statuses. They read this one row instead of the fleet's state, most
-/// of which doesn't affect them.
+/// Declares the addresses of the default fleet, for statuses. Statuses read this one row instead of the fleet's state,
+/// most of which doesn't affect them.
 pub(crate) fn addresses(b: &mut Builder, inputs: &Inputs) -> Table<(), LoadBalancerStatus> {
     let inputs = *inputs;
     b.derive("default addresses", inputs.settings, move |reader, ()| {
@@ -211,8 +211,8 @@ fn load_balancer(reader: &mut Reader<'_>, inputs: &Inputs) -> LoadBalancerStatus
     }
 }
 
-/// Declares the listeners and the fleet. `gateways` are the listeners of Gateways, which take precedence where they
-/// share a fleet, and `listener` is that of [`http_listener`].
+/// Declares the listeners and the fleet. `gateways` contains the listeners of Gateways, which take precedence where
+/// they share a fleet; `listener` comes from [`http_listener`].
 pub(crate) fn stages<const N: usize>(
     b: &mut Builder,
     inputs: &Inputs,
@@ -311,7 +311,7 @@ pub(crate) fn stages<const N: usize>(
     }
 }
 
-/// The owners of listeners on a port whose protocol can't share it.
+/// The owners of listeners on a port that can't share it with `protocol`.
 fn conflicts(
     reader: &mut Reader<'_>,
     gateways: Index<ObjectKey, AttachPoints, ListenerKey>,
@@ -326,8 +326,8 @@ fn conflicts(
     conflicting.map(|(owner, _)| owner).collect()
 }
 
-/// Declares the fleets. If several objects request the same fleet, it has the ports of all requests; for all else, a
-/// Gateway's request takes precedence.
+/// Declares the fleets. If several objects request the same fleet, it has the ports of all requests; for everything
+/// else, a Gateway's request takes precedence.
 pub(crate) fn fleets(
     b: &mut Builder,
     gateways: Table<ObjectKey, (FleetId, FleetRequest)>,

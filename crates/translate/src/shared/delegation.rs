@@ -25,8 +25,8 @@ pub(crate) fn by_namespace(
 }
 
 /// Whether an object in `namespace` may refer to a Secret: always within its own namespace, and elsewhere if a
-/// TLSCertificateDelegation there allows it. Callers check this before looking up the Secret, so that no message reveals
-/// what exists in other namespaces.
+/// TLSCertificateDelegation there allows it. Callers check this before looking up the Secret, so that messages never
+/// reveal what exists in other namespaces.
 pub(crate) fn permitted(
     reader: &mut Reader<'_>,
     delegations: Delegations,

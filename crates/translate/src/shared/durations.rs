@@ -1,4 +1,4 @@
-//! Durations of Ingresses and HTTPProxies: in Go's syntax (a sum of decimal numbers with units), or `infinity`.
+//! Durations in Ingresses and HTTPProxies: Go's syntax (a sum of decimal numbers with units), or `infinity`.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ pub(crate) fn read_limit(text: &str) -> Option<Limit> {
 /// Reads a duration; `None` if the text is invalid, negative, or longer than Envoy accepts. A duration below a
 /// millisecond is rounded up: Envoy rounds most durations down, and zero would mean no limit.
 pub(crate) fn read(text: &str) -> Option<Duration> {
-    /// In nanoseconds: Envoy's durations have at most 315,576,000,000 seconds.
+    /// In nanoseconds: Envoy's durations are at most 315,576,000,000 seconds.
     const MAX: u128 = 315_576_000_000 * 1_000_000_000;
     const MILLISECOND: u128 = 1_000_000;
     if text == "0" {

@@ -4,18 +4,19 @@ use std::time::Duration;
 
 use sesame_model::{AuthProtocol, TextMatch, TextPosition};
 
-/// The default timeout of a check.
+/// The default timeout for a check.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The maximum body for a service, in bytes: an Envoy, which several users may share, holds it in memory.
+/// The maximum size of a body that is sent to a service, in bytes: Envoy holds the body in memory, and several users
+/// may share the Envoy.
 pub(crate) const MAX_BODY: u32 = 8 << 20;
 
 /// The error for an invalid path prefix.
 pub(crate) const PATH_PREFIX: &str =
     "a path cannot contain a query, a fragment, spaces or control characters";
 
-/// A path with a leading slash, and without a trailing one: the request's path starts with a slash. `None` if it is
-/// invalid; the message is [`PATH_PREFIX`].
+/// The path prefix with a leading slash, and without a trailing one, since the request's path starts with a slash.
+/// `None` if it is invalid; the message is [`PATH_PREFIX`].
 pub(crate) fn path_prefix(path: &str) -> Option<String> {
     let outside = |byte: u8| !byte.is_ascii_graphic() || matches!(byte, b'?' | b'#');
     if path.bytes().any(outside) {
@@ -38,7 +39,8 @@ pub(crate) fn names(text: &str, position: TextPosition) -> TextMatch {
 }
 
 /// The headers that only the service may set: those copied from its response but not sent to it. Otherwise, a client's
-/// value would reach the backend if the service sets none. Patterns can't be removed.
+/// value would reach the backend if the service doesn't set one. Patterns are excluded, since headers can't be removed
+/// by pattern.
 pub(crate) fn exclusive(protocol: &AuthProtocol) -> impl Iterator<Item = &String> {
     let (copied, seen) = match protocol {
         AuthProtocol::Http {

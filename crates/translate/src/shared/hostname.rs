@@ -4,7 +4,7 @@
 
 use std::cmp::Ordering;
 
-/// The domain that stands for no hostname: all hosts.
+/// The domain that stands for a missing hostname: all hosts.
 pub const ANY: &str = "*";
 
 /// The domain of an optional hostname.
@@ -71,8 +71,8 @@ pub fn widening(domain: &str) -> impl Iterator<Item = String> + '_ {
         .chain(std::iter::once(ANY.to_owned()))
 }
 
-/// Why a name can't be that of an external host, if it can't: Envoy itself listens on `localhost`, and an IP address,
-/// in any notation that a resolver accepts, may be anything's. No top-level domain begins with a digit.
+/// Why a name can't be an external host's; `None` if it can. Envoy itself listens on `localhost`, and an IP address, in
+/// any notation that a resolver accepts, may belong to anything. No top-level domain begins with a digit.
 pub(crate) fn not_external(hostname: &str) -> Option<&'static str> {
     match hostname.rsplit('.').next().unwrap_or_default() {
         "localhost" => Some("is the host that Envoy runs on"),

@@ -33,9 +33,9 @@ pub struct RouteRules {
     pub seniority: Seniority,
     /// In the object's order.
     pub matches: Vec<RankedMatch>,
-    /// The issuers of the tokens that its routes require.
+    /// The issuers of the JSON Web Tokens that its routes require.
     pub jwt: Option<Arc<[JwtProvider]>>,
-    /// The limit of its routes with [`Rate::OfHost`].
+    /// The rate limit that its routes with [`Rate::OfHost`] share.
     pub rate: Option<Arc<RateLimit>>,
     /// Why the whole object is invalid: it has no valid rule.
     pub refused: Option<Problem>,
@@ -91,8 +91,8 @@ pub struct AttachedHost {
 }
 
 impl AttachedHost {
-    /// The intersections of an object's hostnames with a listener's; without any, all of the listener's. If several
-    /// hostnames have the same intersection, the most specific one is used.
+    /// The intersections of an object's hostnames with a listener's; for an object without hostnames, the listener's
+    /// own. If several hostnames have the same intersection, the most specific one is used.
     pub(crate) fn on(listener: &ListenerPoint, hostnames: &[Arc<str>]) -> Vec<Self> {
         let mut best: BTreeMap<&str, &str> = BTreeMap::new();
         let any = [Arc::from(hostname::ANY)];
@@ -175,9 +175,10 @@ impl Attachments {
         fleets.filter(move |fleet| last.replace(*fleet) != Some(*fleet))
     }
 
-    /// The listeners that accept it, for the attached routes count.
+    /// The listeners that accept it, for the count of attached routes.
     pub fn listener_ids(&self) -> Vec<ListenerId> {
-        // An invalid route is refused by all its parents; otherwise, it has no hosts at the parents that refuse it.
+        // An invalid route is refused by all its parents; otherwise, it doesn't have hosts for the parents that refuse
+        // it.
         if self.parents.iter().all(|parent| parent.refused.is_some()) {
             return Vec::new();
         }
@@ -217,7 +218,7 @@ pub(crate) struct Sources {
     pub(crate) by_host: Index<ObjectKey, Attachments, VirtualHostKey>,
     /// The rules of the objects.
     pub(crate) rules: Table<ObjectKey, RouteRules>,
-    /// The checks of listeners' requests.
+    /// The checks for listeners' requests.
     pub(crate) checks: Table<ListenerId, ListenerChecks>,
     /// The client certificates of fleets.
     pub(crate) client_certificates: ClientCertificates,
@@ -300,7 +301,7 @@ fn check_all(host: &mut VirtualHost, auth: Option<Vec<Arc<ExternalAuth>>>) {
     }
 }
 
-/// The issuers of tokens, if a route requires one.
+/// The token issuers, if a route requires a token.
 fn providers(objects: &[HostObject], routes: &[Arc<Route>]) -> Vec<Arc<[JwtProvider]>> {
     let required = |route: &Arc<Route>| {
         let policy = route.policy.as_deref();
@@ -316,7 +317,7 @@ fn providers(objects: &[HostObject], routes: &[Arc<Route>]) -> Vec<Arc<[JwtProvi
     }
 }
 
-/// The limit of the host, if it applies to a route. Only HTTPProxies have one, and a host is that of one HTTPProxy.
+/// The host's rate limit, if it applies to a route. Only HTTPProxies have one, and each host belongs to one HTTPProxy.
 fn rate(objects: &[HostObject], routes: &[Arc<Route>]) -> Option<Arc<RateLimit>> {
     let limited = |route: &Arc<Route>| {
         let policy = route.policy.as_deref();
@@ -342,14 +343,14 @@ fn routes(objects: &[HostObject], listeners: &[&ListenerPoint]) -> Vec<Arc<Route
         }
     }
     if routes.is_empty() && owned(objects) {
-        // Without a virtual host of its own, that of a wider domain would serve it.
+        // Without a virtual host of its own, the host would be served by that of a wider domain.
         routes.push(Arc::new(Route::respond_to_all(404)));
     }
     routes
 }
 
-/// Whether the host belongs to an HTTPProxy. If so, requests without a route must not fall through to the HTTPProxy of a
-/// wider host, which may belong to another team.
+/// Whether the host belongs to an HTTPProxy. If so, requests without a route must not fall through to the HTTPProxy of
+/// a wider host, which may belong to another team.
 fn owned(objects: &[HostObject]) -> bool {
     objects.iter().any(|object| object.key.kind.is_http_proxy())
 }
@@ -363,8 +364,8 @@ pub(crate) struct HostObject {
     rules: Arc<RouteRules>,
 }
 
-/// The key of an object's rows for one of its hosts, if it has different rules for each. No object has this key: names
-/// have no spaces.
+/// The key of an object's rows for one of its hosts, if the object has different rules for each host. No object has
+/// this key, since names can't contain spaces.
 pub(crate) fn row_key(object: &ObjectKey, host: &str) -> ObjectKey {
     let name = format!("{} {host}", object.name);
     ObjectKey::new(object.kind, Arc::clone(&object.namespace), name)
@@ -378,7 +379,7 @@ pub(crate) fn object_of(row: &ObjectKey) -> ObjectKey {
     }
 }
 
-/// The objects with routes for a host; none if none attaches to the domain itself.
+/// The objects with routes for a host; empty if no object attaches to the domain itself.
 pub(crate) fn objects(
     reader: &mut Reader<'_>,
     sources: Sources,
@@ -401,7 +402,7 @@ pub(crate) fn objects(
             if owned && name.kind.is_http_proxy() {
                 continue;
             }
-            // An object's most specific hostname is found first; its routes at wider ones are unreachable.
+            // An object's most specific hostname is found first; its routes for wider hostnames are unreachable.
             if !seen.contains(&name)
                 && let Some(original) = attachments.original(&wider, listeners)
                 && let Some(rules) = reader.get(sources.rules, &name)

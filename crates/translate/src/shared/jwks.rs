@@ -1,6 +1,6 @@
-//! Keys that verify JSON Web Tokens (JWKS, RFC 7517), validated so that Envoy accepts all valid ones.
+//! JWKS (RFC 7517), which verify JSON Web Tokens, validated so that Envoy accepts all valid ones.
 //!
-//! Envoy ignores unusable keys, and rejects a set that has no usable key. So it gets only usable keys, with only their
+//! Envoy ignores unusable keys, and rejects a set without usable keys. So it gets only usable keys, with only their
 //! public parameters.
 
 use std::sync::Arc;
@@ -14,16 +14,16 @@ use x509_parser::num_bigint::BigUint;
 
 use crate::shared::certificates::SecretData;
 
-/// The maximum size of a set, in bytes: each host that uses it has a copy in its route table.
+/// The maximum size of a JWKS, in bytes: each host that uses it adds a copy to its route table.
 const MAX_SIZE: usize = 64 << 10;
 
-/// The maximum number of keys in a set.
+/// The maximum number of keys in a JWKS.
 const MAX_KEYS: usize = 100;
 
 /// An entry of a Secret.
 pub(crate) type JwksEntry = (CertificateKey, Arc<str>);
 
-/// The keys in an entry, as JSON, or why there are none: a clause to follow "Secret ns/name".
+/// The JWKS in an entry, as JSON, or why there is none: a clause to follow "Secret ns/name".
 pub(crate) type JwksState = Result<Arc<str>, String>;
 
 /// Reads an entry of a Secret; `None` if the Secret doesn't exist.

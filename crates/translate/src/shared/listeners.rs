@@ -38,7 +38,7 @@ pub struct ListenerRef {
 pub struct AttachPoints {
     /// The fleet that serves the listeners.
     pub fleet: FleetId,
-    /// Why no route can attach to any of them.
+    /// Why routes can't attach to any of the listeners.
     pub closed: Option<Problem>,
     /// In the object's order.
     pub listeners: Vec<ListenerPoint>,
@@ -63,7 +63,8 @@ pub struct ListenerPoint {
     pub namespaces: AllowedNamespaces,
     /// True if it has [`RequestChecks`].
     pub checks: bool,
-    /// True if its host is also served on connections with the [fallback certificate](super::default_fleet::is_fallback).
+    /// True if its host is also served on connections with the [fallback
+    /// certificate](super::default_fleet::is_fallback).
     pub fallback: bool,
 }
 
@@ -79,16 +80,16 @@ impl ListenerPoint {
     }
 }
 
-/// What happens to all requests of a listener before a route is selected.
+/// The checks that all requests of a listener go through before a route is selected.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RequestChecks {
-    /// These services check them, in order; never empty.
+    /// Checks by these services, in order; never empty.
     By(Vec<Arc<ExternalAuth>>),
-    /// A filter is invalid: they get 500.
+    /// A filter is invalid: all requests get 500.
     Invalid,
 }
 
-/// The checks of a listener with a host.
+/// The checks of a listener, and its host.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ListenerChecks {
     /// The listener's hostname. It has a virtual host even without routes.
@@ -169,7 +170,7 @@ pub fn isolated<'a>(
 }
 
 impl Protocol {
-    /// Whether listeners with these two protocols can share a port, separated by hostname.
+    /// Whether listeners with these two protocols can share a port, distinguished by hostname.
     pub fn shares_port_with(self, other: Self) -> bool {
         self == other
             || matches!(
@@ -200,7 +201,7 @@ impl Protocol {
         matches!(self, Self::Https | Self::Tls)
     }
 
-    /// Whether its listeners are separated by hostname.
+    /// Whether its listeners are distinguished by hostname.
     pub fn has_hostname(self) -> bool {
         matches!(self, Self::Http | Self::Https | Self::Tls)
     }

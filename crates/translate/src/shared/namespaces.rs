@@ -15,7 +15,8 @@ const NAME: &str = "kubernetes.io/metadata.name";
 /// The labels of a namespace.
 pub(crate) type Labels = BTreeMap<String, String>;
 
-/// Whether a selector matches a namespace. Files may omit the object: then the name is the namespace's only label.
+/// Whether a selector matches a namespace. Files may omit the Namespace object: then the name is the namespace's only
+/// label.
 pub(crate) fn selected(
     reader: &mut Reader<'_>,
     labels: Table<Arc<str>, Labels>,
@@ -45,7 +46,8 @@ pub(crate) fn permits(
     }
 }
 
-/// Checks what the API server does not validate in the selector at `field`: operators, and whether they have values.
+/// Checks the parts of the selector at `field` that the API server doesn't validate: operators, and whether they have
+/// values.
 ///
 /// # Errors
 /// The first invalid requirement.

@@ -1,7 +1,7 @@
 //! Listeners of Gateways and ListenerSets that name HTTPProxy or Ingress in `allowedRoutes.kinds`: these objects have
 //! no parentRefs, so all of them in permitted namespaces attach, in addition to the default fleet.
 //!
-//! In: listeners. Out: the hosts that an object has there.
+//! In: listeners. Out: the hosts of objects on these listeners.
 
 use std::sync::Arc;
 
@@ -39,7 +39,7 @@ pub(crate) fn stages(
 }
 
 impl OpenListeners {
-    /// The hosts of an object of this kind and namespace with this hostname, on the listeners with one of these protocols.
+    /// The hosts of an object with this kind, namespace and hostname, on the listeners with one of these protocols.
     pub(crate) fn hosts(
         self,
         reader: &mut Reader<'_>,

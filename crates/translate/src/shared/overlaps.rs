@@ -1,4 +1,4 @@
-//! Matches that get no requests, since another object has the same match for the same host and takes precedence.
+//! Matches that don't get requests, since another object has the same match for the same host and takes precedence.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -18,7 +18,7 @@ const MAX_REPORTED: usize = 16;
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Overlaps(Vec<Overlap>);
 
-/// A match that gets no requests.
+/// A match that doesn't get requests.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Overlap {
     /// The object with the match.
@@ -29,7 +29,7 @@ pub(crate) struct Overlap {
     requests: String,
 }
 
-/// Overlaps by the object whose match gets no requests.
+/// Overlaps by the object whose match doesn't get requests.
 pub(crate) type ByLoser = Index<VirtualHostKey, Overlaps, ObjectKey>;
 
 /// Declares the overlaps of Ingresses and HTTPProxies. Routes of the Gateway API may have the same matches by design.
@@ -57,7 +57,7 @@ pub(crate) fn stages(
     })
 }
 
-/// An object's matches that get no requests, each as a sentence. Sorted.
+/// An object's matches that don't get requests, each as a sentence. Sorted.
 pub(crate) fn messages(
     reader: &mut Reader<'_>,
     by_loser: ByLoser,

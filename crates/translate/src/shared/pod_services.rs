@@ -1,4 +1,4 @@
-//! Services that select the Pods of XBackends: their names, and whether one matches its desired state.
+//! Services that select the Pods of XBackends: their names, and whether a Service matches its desired state.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -43,7 +43,7 @@ pub(crate) enum Bind<'a> {
     Fleet(&'a FleetState),
     /// All addresses, so that changes to the fleet's state never close a listener.
     Everywhere {
-        /// Whether this includes IPv6.
+        /// Whether these include IPv6 addresses.
         ipv6: bool,
     },
 }
@@ -114,8 +114,8 @@ pub(crate) fn may_need_chain(key: &ChainKey, chain: &ServedChain) -> bool {
 }
 
 /// The chains of a listener that forwards connections: one for its hostname, and others where that chain doesn't select
-/// the right backend. A route with an exact hostname and a destination usually needs none, so adding it costs Envoy
-/// only a cluster.
+/// the right backend. A route with an exact hostname and a destination usually doesn't need a chain, so adding such a
+/// route costs Envoy only a cluster.
 fn forwarding(
     reader: &mut Reader<'_>,
     sources: Sources,
@@ -171,7 +171,7 @@ fn forwarding(
     chains.into_values().collect()
 }
 
-/// `None` if the listener's protocol has no TLS.
+/// `None` if the listener's protocol doesn't use TLS.
 fn tls(point: &ListenerPoint, domain: &Arc<str>, mode: TlsMode) -> Option<ChainTls> {
     point.protocol.is_tls().then(|| ChainTls {
         server_name: (**domain != *hostname::ANY).then(|| Arc::clone(domain)),
@@ -179,7 +179,7 @@ fn tls(point: &ListenerPoint, domain: &Arc<str>, mode: TlsMode) -> Option<ChainT
     })
 }
 
-/// The route table of a port; `None` if its listeners serve no requests.
+/// The route table of a port; `None` if its listeners don't serve requests.
 pub(crate) fn route_table(
     reader: &mut Reader<'_>,
     points_by_port: Index<ObjectKey, AttachPoints, ListenerKey>,

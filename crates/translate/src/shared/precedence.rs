@@ -17,9 +17,9 @@ pub struct MatchRank {
     query: Reverse<usize>,
 }
 
-/// gRPC calls come first, since their matches leave all other requests to HTTP routes: longer services, then longer
-/// methods. Then exact paths, regular expressions and prefixes, each with the longest first. The API does not specify
-/// the order of expressions.
+/// gRPC calls come first, since their matches leave all other requests to HTTP routes. Among them, longer services come
+/// first, then longer methods. Next are exact paths, regular expressions and prefixes, each with the longest first. The
+/// API does not specify the order of expressions.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum PathRank {
     Call {

@@ -1,7 +1,7 @@
 //! Regular expressions. Accepts only patterns that Envoy's engine (RE2) accepts, so that Envoy never rejects one.
 //!
-//! Envoy runs RE2 on bytes, and a non-ASCII character is several bytes. As a literal it matches itself, but in a
-//! class or with a repetition it would have another meaning, so it is rejected there.
+//! Envoy runs RE2 on bytes, and a non-ASCII character is several bytes. As a literal, such a character matches itself,
+//! but in a class or with a repetition it would have another meaning, so it is rejected there.
 
 use regex_syntax::ast::{self, Ast};
 

@@ -1,4 +1,4 @@
-//! Annotations of Services with settings for connections to them, which apply to the clusters of all sources.
+//! Service annotations with connection settings, which apply to the clusters of all sources.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ const MAX_REQUESTS: &str = "projectsesame.io/max-requests";
 const MAX_RETRIES: &str = "projectsesame.io/max-retries";
 const PER_HOST_MAX_CONNECTIONS: &str = "projectsesame.io/per-host-max-connections";
 
-/// Each lists names and numbers of ports. A port in several lists gets the first protocol.
+/// Each annotation lists port names and numbers. A port in several lists gets the first protocol.
 const UPSTREAM_PROTOCOLS: [(&str, UpstreamProtocol); 3] = [
     (
         "projectsesame.io/upstream-protocol.h2",
@@ -55,7 +55,7 @@ enum UpstreamProtocol {
 }
 
 impl ServiceAnnotations {
-    /// Reads the annotations; `None` if there are none. `ports` are the names and numbers of the Service's ports.
+    /// Reads the annotations; `None` if there are none. `ports` contains the names and numbers of the Service's ports.
     pub fn read(annotations: &BTreeMap<String, String>, ports: &[(&str, u16)]) -> Option<Self> {
         let mut invalid = Notices::default();
         let mut limit = |name: &str| {

@@ -95,7 +95,7 @@ impl Service {
         ports.find(|port| port.port == number && port.transport == Some(transport))
     }
 
-    /// Whether connections to a port use TLS, unless a route says otherwise.
+    /// Whether connections to a port use TLS, unless a route overrides that.
     pub(crate) fn uses_tls(&self, port: &ServicePort) -> bool {
         self.protocol(port).is_some_and(|(_, tls)| tls)
     }
@@ -155,7 +155,7 @@ pub enum EndpointState {
     Ready,
     /// Terminating, but still serving: used only if no endpoint is ready.
     Draining,
-    /// It gets no requests.
+    /// It doesn't get requests.
     Away,
 }
 
@@ -249,8 +249,8 @@ pub enum Backend {
 }
 
 impl Backend {
-    /// The clusters to reach it, given the key without TLS settings, which TLS passthrough always uses. `presenting`
-    /// returns the keys of a cluster with the client certificates in use.
+    /// The clusters that reach it. `key` is the one without TLS settings, which TLS passthrough always uses.
+    /// `presenting` returns the keys of a cluster with the client certificates in use.
     pub fn clusters(
         &self,
         key: &ClusterKey,
@@ -369,7 +369,7 @@ pub(crate) fn of_host(key: &ClusterKey, host: &Arc<ExternalHost>) -> Cluster {
     }
 }
 
-/// The settings of a policy, with the limits in the Service's annotations.
+/// The settings in a policy, with the limits in the Service's annotations.
 fn connections(
     policy: Option<&ClusterPolicy>,
     service: &Service,
@@ -387,7 +387,7 @@ fn connections(
     }))
 }
 
-/// The TLS settings of a route, or those of the Service's `appProtocol`. Those of policies are added later.
+/// The TLS settings from a route or from the Service's `appProtocol`. Settings from policies are added later.
 fn upstream_tls(key: &ClusterKey, of_service: bool) -> Option<Arc<UpstreamTls>> {
     match key.tls() {
         Some(TlsSettings::Verified(validation)) => {
@@ -476,8 +476,8 @@ fn protocol(app_protocol: Option<&str>) -> Option<(Protocol, bool)> {
     })
 }
 
-/// The endpoints of a Service's port: the ready ones or, if there are none, the draining ones. `health_port` is the port for
-/// health checks: one of the Service, or of the Pods.
+/// The endpoints of a Service's port: the ready ones or, if there are none, the draining ones. `health_port` is the
+/// port for health checks: one of the Service's, or one of the Pods'.
 pub fn endpoints<'a>(
     service: &Service,
     port: &ServicePort,
@@ -498,8 +498,8 @@ pub fn endpoints<'a>(
     })
 }
 
-/// The endpoints in slices: the ready ones or, if there are none, the draining ones. `family` is the primary one, and
-/// `ports` the port of a slice's endpoints, if any, and that for health checks.
+/// The endpoints in slices: the ready ones or, if there are none, the draining ones. `family` is the primary family;
+/// `ports` returns the port of a slice's endpoints, if any, and their port for health checks.
 pub fn endpoints_at<'a>(
     family: Option<Family>,
     slices: impl Iterator<Item = &'a Slice> + Clone,

@@ -1,12 +1,12 @@
-//! Wildcard hosts of Ingresses and HTTPProxies, whose star stands for exactly one label. In a virtual host it stands
-//! for one or more, as in the Gateway API, so routes check the Host header too.
+//! Wildcard hosts of Ingresses and HTTPProxies, whose star stands for exactly one label. In a virtual host, a star
+//! stands for one or more, as in the Gateway API, so routes check the Host header too.
 
 use sesame_model::{HeaderMatch, ValueMatch};
 
 /// The condition on the Host header of requests to a wildcard host; `None` for other hosts.
 ///
-/// Add it after [`MatchRank::of`](super::precedence::MatchRank::of): it doesn't make a match more specific than those of
-/// other sources for the same host.
+/// Add it after [`MatchRank::of`](super::precedence::MatchRank::of): it doesn't make a match more specific than other
+/// sources' matches for the same host.
 pub(crate) fn one_label(host: &str) -> Option<HeaderMatch> {
     let suffix = host.strip_prefix("*.")?.replace('.', "\\.");
     Some(HeaderMatch {

@@ -1,4 +1,4 @@
-//! SesameConfigurations: settings of the instance, precedence of parameters, statuses.
+//! SesameConfigurations: the instance's settings, precedence of parameters, statuses.
 
 use serde_json::{Value, json};
 use sesame_api::{ConditionsStatus, Kind, Object, ObjectStatus};

@@ -1,4 +1,4 @@
-//! ListenerSets with too many listeners for a golden.
+//! ListenerSets with too many listeners for a golden file.
 
 use serde_json::{Value, json};
 use sesame_api::{Kind, ObjectStatus};

@@ -305,7 +305,7 @@ fn a_fleet_request_has_the_infrastructure_and_uid_of_its_gateway() {
     assert_eq!(rig.request(&fleet("web")), None);
 }
 
-/// Otherwise a late Secret would cost the Service its port and, if it is the last port, its address.
+/// If the port were removed, a late Secret would cost the Service its port and, if it is the last port, its address.
 #[test]
 fn a_port_stays_until_its_listener_is_removed_even_if_a_certificate_is_missing() {
     let mut rig = rig();

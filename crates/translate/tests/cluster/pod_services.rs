@@ -28,7 +28,7 @@ fn to_xbackend() -> Value {
     )
 }
 
-/// The XBackend's Service, as Sesame creates it, with this UID of its owner.
+/// The XBackend's Service, as Sesame creates it, with this UID as its owner's.
 fn service(owner: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Service",

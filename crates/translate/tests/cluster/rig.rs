@@ -169,7 +169,7 @@ pub(crate) fn route(name: &str, gateways: &[&str]) -> Value {
     })
 }
 
-/// A ConfigMap in namespace `ns` with settings of Envoys.
+/// A ConfigMap in namespace `ns` with settings for Envoys.
 pub(crate) fn config_map(name: &str, envoy: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "ns"},

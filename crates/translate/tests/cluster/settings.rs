@@ -13,7 +13,7 @@ fn rig(settings: Settings) -> Rig {
     let mut rig = Rig::with(settings);
     let mut other = class("other", 1);
     other["spec"]["controllerName"] = "example.com/other".into();
-    // A fleet may be shared, but has one client certificate.
+    // Several Gateways may share a fleet, but it has only one client certificate.
     let client = json!({"backend": {"clientCertificateRef": {"name": "c"}}});
     let gateway =
         |name, class, minute| set(gateway(name, class, minute), "/spec/tls", client.clone());

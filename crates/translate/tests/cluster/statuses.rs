@@ -51,7 +51,7 @@ fn a_nack_is_reported_until_the_resource_is_accepted() {
             of_listener(&rig),
             "not Programmed/Invalid: Envoy rejected the configuration (too large) and keeps its last good version"
         );
-        // The Gateway has no other listener.
+        // This is the Gateway's only listener.
         let gateway = rig.gateway("web");
         assert!(
             said(&gateway.conditions, "Programmed")
@@ -61,7 +61,7 @@ fn a_nack_is_reported_until_the_resource_is_accepted() {
         rig.change(|inputs, batch| inputs.set_rejection(batch, key, None));
         assert_eq!(of_listener(&rig), "Programmed/Programmed");
     }
-    // Another port, and another fleet.
+    // Rejections for another port or another fleet have no effect.
     let other = Rejected {
         fleet: fleet("other"),
         ..rejected(RejectedKind::Listener, "80")
@@ -237,7 +237,7 @@ fn a_different_api_version_is_reported_and_still_served() {
     assert_eq!(version(&rig), "SupportedVersion/SupportedVersion");
 }
 
-/// Kinds that aren't read must not get a status.
+/// Objects of kinds that aren't read must not get a status.
 #[test]
 fn only_translated_kinds_get_statuses() {
     for kind in Kind::ALL {

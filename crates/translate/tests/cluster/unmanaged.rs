@@ -65,7 +65,7 @@ fn the_oldest_gateway_of_the_oldest_class_is_served_and_named_in_other_statuses(
         "Accepted/Accepted"
     );
     assert_eq!(said(&route.parents[1].conditions, "Accepted"), elsewhere);
-    // Also at a ListenerSet of a Gateway that isn't served.
+    // Also for routes to a ListenerSet of a Gateway that isn't served.
     let late = gateway("late", "old", 6);
     rig.put([
         set(
@@ -221,7 +221,7 @@ fn addresses_are_neither_required_nor_assigned() {
     assert_eq!(programmed(&rig), "Programmed/Programmed");
 }
 
-/// An edit compares no ages, and a new Gateway is compared only with other Gateways, not with routes.
+/// An edit doesn't compare ages, and a new Gateway is compared only with other Gateways, not with routes.
 #[test]
 fn only_adding_or_removing_a_gateway_reselects_the_oldest() {
     let mut rig = oldest();

@@ -197,8 +197,8 @@ fn check_traffic(client: &Client, world: &World) -> Result<(), TestCaseError> {
             for route in &response.upserts {
                 let body = String::from_utf8(route.body().to_vec()).unwrap();
                 for cluster in references(&body).filter(|_| !is_bad(&body)) {
-                    // Routes don't wait for rejected clusters. A cluster removed meanwhile was removed along with a
-                    // change to this route that is still to be sent.
+                    // Routes don't wait for rejected clusters. A cluster that no longer exists was removed along with a
+                    // change to this route that hasn't been sent yet.
                     let exists = world.objects.contains_key(&(Cluster, cluster.to_owned()));
                     if exists && !world.bad.contains(cluster) {
                         prop_assert!(
@@ -244,7 +244,7 @@ fn check_end(client: &Client, world: &World, rejected: bool) -> Result<(), TestC
         }
     }
     for key in client.has.keys() {
-        // An older version of a rejected resource may still use it.
+        // The older version of a rejected listener or route may still use this resource.
         let kept = rejected && !key.0.waits_for_clusters();
         prop_assert!(
             kept || world.objects.contains_key(key),
@@ -339,7 +339,7 @@ fn run(
         prop_assert!(client.log.is_empty());
     }
     for client in &mut clients {
-        // The end of the other client's stream, and of its rejections, may have released removals.
+        // The other client's stream may have ended, and its rejections with it, which may have released removals.
         client.settle(&mut fleet);
         client.take_log();
         client.reconnect(&mut fleet);

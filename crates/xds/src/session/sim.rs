@@ -1,4 +1,4 @@
-//! A simulated Envoy for tests of the session: no IO, every step is explicit.
+//! A simulated Envoy for session tests: no IO, every step is explicit.
 //!
 //! A resource's body is text: `TAG` or `TAG;REFERENCE,REFERENCE`. The client rejects tags that begin with `bad`.
 //! Listeners refer to routes, and routes to clusters.
@@ -81,7 +81,7 @@ pub(super) struct Client {
     pub(super) unacked: Vec<(Response, Option<String>)>,
     /// All responses, as `type +name +name -name`.
     pub(super) log: Vec<String>,
-    /// Number of resources sent although the client had that version.
+    /// Number of resources sent although the client already had that version.
     pub(super) repeated: usize,
     limits: Limits,
     /// Whether the client has reconnected.
@@ -146,7 +146,7 @@ impl Client {
         }
     }
 
-    /// Marks a name as subscribed, after a request sent by the test itself.
+    /// Marks a name as subscribed after the test itself has sent the request.
     pub(super) fn mark_subscribed(&mut self, ty: ResourceType, name: &str) {
         self.subscribed.insert((ty, name.to_owned()));
     }

@@ -1,7 +1,7 @@
 //! TLS handshakes, limited in time and number.
 //!
-//! Handshakes run concurrently, one task each. At the limit the oldest is aborted: a valid client finishes within
-//! milliseconds, so idle connections displace only each other.
+//! Handshakes run concurrently, one task each. At the limit, the oldest handshake is aborted: a valid client finishes
+//! within milliseconds, so idle connections displace only each other.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -26,7 +26,7 @@ pub const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// The pause after a failed accept, such as when the process is out of file descriptors.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 
-/// The accepted connections. Refused ones are recorded in the identity's [`super::Refusals`]. The stream never ends.
+/// Accepts connections. Refused connections are recorded in the identity's [`super::Refusals`]. The stream never ends.
 pub fn incoming(
     listener: TcpListener,
     identity: Identity,
@@ -136,7 +136,7 @@ async fn handshake(
         .1
         .peer_certificates()
         .and_then(<[_]>::first);
-    // Can't fail as long as the configuration uses our verifier, which requires the same.
+    // Can't fail as long as the configuration uses our verifier, which makes the same check.
     let claim = certificate.ok_or(NoFleet).and_then(verify::claim);
     let claim = claim.map_err(|error| refusal(RefusalReason::NoFleet, error.to_string()))?;
     let peer = Peer {

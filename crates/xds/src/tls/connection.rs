@@ -17,7 +17,7 @@ use crate::resource::FleetId;
 /// Maximum interval between reads of the wall clock, which may be adjusted.
 const CLOCK_CHECK: Duration = Duration::from_secs(3600);
 
-/// The authenticated client, in the extensions of each request.
+/// The authenticated client, stored in each request's extensions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Peer {
     /// Its address.
@@ -31,8 +31,8 @@ pub struct Peer {
 /// A connection. It ends when the client's certificate expires.
 ///
 /// Certificates are not revoked, so a connection that outlived its certificate would trust a leaked key forever. Envoy
-/// receives a renewed certificate days earlier; it reconnects immediately and is sent only the changes. The whole
-/// connection ends, not just the stream, since another stream on it would use the same certificate.
+/// receives a renewed certificate days earlier; when disconnected, it reconnects immediately and is sent only the
+/// changes. The whole connection ends, not just the stream, since a new stream on it would use the same certificate.
 #[derive(Debug)]
 pub struct Connection {
     stream: TlsStream<TcpStream>,

@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use super::identity::{Identity, IdentityError, Pem};
 
-/// The files of the folder, all PEM: certificate chain, private key and CA bundle.
+/// The files in the folder, all PEM: certificate chain, private key and CA bundle.
 pub const FILES: [&str; 3] = ["tls.crt", "tls.key", "ca.crt"];
 
 /// The default polling interval.
 pub const POLL_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Why a folder has no valid identity.
+/// Why a folder doesn't contain a valid identity.
 #[derive(Debug, thiserror::Error)]
 pub enum FilesError {
     /// A file can't be read.
@@ -36,7 +36,7 @@ pub enum FilesError {
     },
 }
 
-/// Reads a folder.
+/// Reads the files in a folder.
 ///
 /// # Errors
 ///
@@ -55,12 +55,12 @@ pub async fn read(dir: &Path) -> Result<Pem, FilesError> {
     })
 }
 
-/// The identity in a folder, and a future that keeps it up to date and never completes. Later errors are logged, and
-/// the last valid identity stays in use.
+/// Opens the identity in a folder, and returns it with a future that keeps it up to date and never completes. Later
+/// errors are logged, and the last valid identity stays in use.
 ///
 /// # Errors
 ///
-/// Returns an error if the folder has no valid identity now.
+/// Returns an error if the folder doesn't contain a valid identity.
 pub async fn open(
     dir: PathBuf,
     interval: Duration,

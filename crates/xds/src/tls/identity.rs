@@ -33,16 +33,16 @@ impl fmt::Debug for Pem {
     }
 }
 
-/// Why PEM is not a valid identity.
+/// Why a [`Pem`] is not a valid identity.
 #[derive(Debug, thiserror::Error)]
 pub enum IdentityError {
-    /// The certificate chain or CA bundle contains no certificate, or an invalid one.
+    /// The certificate chain or CA bundle doesn't contain a certificate, or contains an invalid one.
     #[error("no valid certificate in the {part}")]
     Certificate {
         /// `certificate chain` or `CA bundle`.
         part: &'static str,
     },
-    /// There is no valid private key.
+    /// The private key is missing or invalid.
     #[error("no valid private key")]
     PrivateKey,
     /// Most likely the key doesn't match the certificate.

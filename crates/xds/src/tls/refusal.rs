@@ -17,19 +17,19 @@ const LOG_INTERVAL: Duration = Duration::from_secs(10);
 /// Why a connection or stream was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RefusalReason {
-    /// The server has no certificate yet.
+    /// The server doesn't have a certificate yet.
     NotReady,
-    /// Not TLS, or an unsupported version or protocol.
+    /// The connection doesn't use TLS, or uses an unsupported version or protocol.
     NotTls,
     /// The handshake took too long.
     HandshakeTimeout,
-    /// There were too many concurrent handshakes, of which this was the oldest.
+    /// There were too many concurrent handshakes, and this was the oldest.
     TooManyHandshakes,
     /// The client closed the connection during the handshake.
     ConnectionClosed,
     /// The client rejected the server's certificate.
     ServerCertificateRejected,
-    /// The client has no certificate.
+    /// The client didn't send a certificate.
     NoCertificate,
     /// The client's certificate was issued by an unknown CA.
     UnknownCa,
@@ -39,7 +39,7 @@ pub enum RefusalReason {
     NotYetValid,
     /// The client's certificate is invalid for another reason.
     BadCertificate,
-    /// The client's certificate names no fleet, or several.
+    /// The client's certificate doesn't name exactly one fleet.
     NoFleet,
     /// The client claims a fleet other than the one in its certificate.
     WrongFleet,
@@ -73,7 +73,7 @@ pub struct Refusal {
     pub peer: SocketAddr,
     /// The reason.
     pub reason: RefusalReason,
-    /// The fleet in the client's certificate, if that is valid.
+    /// The fleet in the client's certificate, if the certificate is valid.
     pub fleet: Option<FleetId>,
     /// The error.
     pub message: String,
@@ -117,7 +117,7 @@ impl Refusals {
         totals.collect()
     }
 
-    /// Subscribes to future refusals. A receiver that lags behind loses the oldest.
+    /// Subscribes to future refusals. A receiver that lags behind loses the oldest refusals.
     pub fn subscribe(&self) -> broadcast::Receiver<Refusal> {
         self.sender.subscribe()
     }

@@ -13,19 +13,19 @@ use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
 
 use crate::resource::FleetId;
 
-/// A client certificate names no fleet, or several.
+/// A client certificate doesn't name exactly one fleet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the certificate must have exactly one URI SAN, starting with spiffe://sesame/fleet/")]
 pub(super) struct NoFleet;
 
-/// The claim of a client certificate.
+/// The claim in a client certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Claim {
     pub(super) fleet: FleetId,
     pub(super) expires: SystemTime,
 }
 
-/// The fleet that a certificate names. It must be the only one: with two, the certificate's owner could choose.
+/// The claim in a certificate. It must name exactly one fleet: with two, the certificate's owner could choose.
 pub(super) fn claim(certificate: &CertificateDer<'_>) -> Result<Claim, NoFleet> {
     let (_, parsed) = X509Certificate::from_der(certificate).map_err(|_| NoFleet)?;
     let names = parsed.subject_alternative_name().map_err(|_| NoFleet)?;

@@ -80,7 +80,7 @@ impl TypeState {
         self.probe_next = true;
     }
 
-    /// The client may have this version or the previous one.
+    /// Forgets the client's version, which may be this one or the previous one.
     fn forget_version(&mut self, sent: &Sent) {
         if self.versions.get(&sent.name) == Some(&sent.version) {
             self.versions
@@ -88,7 +88,7 @@ impl TypeState {
         }
     }
 
-    /// The resource is invalid; the client keeps its previous version.
+    /// Records that the resource is invalid; the client keeps its previous version.
     fn reject(&mut self, fleet: &mut Fleet, sent: Sent, reason: &str) {
         fleet.rejected(self.client, self.ty, &sent.name, sent.version, reason);
         if !self.subscription.covers(&sent.name) {

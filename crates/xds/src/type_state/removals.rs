@@ -1,4 +1,4 @@
-//! Names to remove at a client. Some are kept for a while after their removal has become safe.
+//! Names to remove from a client. Some are kept for a while after their removal has become safe.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -53,7 +53,7 @@ impl Removals {
         both.into_iter().flatten().min()
     }
 
-    /// Starts the delay if a delayed removal before the epoch `limit` could be sent otherwise.
+    /// Starts the delay if only the delay holds back a removal before the epoch `limit`.
     pub(crate) fn start_delay(&mut self, limit: u64, epoch: u64, now: Instant) {
         let next = self.delayed.next();
         let waits = next.is_some_and(|next| next < limit && next >= self.released);

@@ -1,4 +1,4 @@
-//! Composes the next response of a type.
+//! Composes the next response for a type.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -86,7 +86,7 @@ impl TypeState {
                         });
                     }
                 }
-                // Another client has rejected it since it became pending.
+                // Another client has rejected this version since it became pending.
                 Lookup::Keep | Lookup::Missing => self.refresh(fleet, &name, Some(epochs.first)),
             }
         }
@@ -121,7 +121,7 @@ impl TypeState {
             };
             self.examined += 1;
             if matches!(self.lookup(fleet, &name), Lookup::Serve(..)) {
-                // The client that rejected it has disconnected since.
+                // The client that rejected this resource has disconnected since.
                 self.refresh(fleet, &name, None);
             } else if self.waits_for(&name) {
                 bytes += name.len();
@@ -134,7 +134,7 @@ impl TypeState {
         oldest
     }
 
-    /// Adds the next still-current part of a rejected response.
+    /// Adds the next part of a rejected response that is still current.
     fn add_probe(&mut self, fleet: &Fleet, response: &mut Response) -> Vec<Sent> {
         while let Some(group) = self.probes.pop_front() {
             let mut sent = Vec::new();

@@ -45,7 +45,7 @@ pub(super) fn requests(files: &[PathBuf], user: &str) -> Result<BTreeSet<Request
     Ok(requests)
 }
 
-/// The requests of an event; empty for other users and unfinished events.
+/// The requests that an event records; empty for other users and unfinished events.
 fn read(event: &Value, user: &str) -> Vec<Request> {
     let decision = event["annotations"]["authorization.k8s.io/decision"].as_str();
     let (Some(decision), true) = (decision, event["user"]["username"] == user) else {

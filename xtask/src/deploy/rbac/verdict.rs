@@ -25,7 +25,7 @@ const COMPANIONS: &[(&str, &str, &str, &str)] = &[
     ),
 ];
 
-/// API groups that Kubernetes' default roles open to every account.
+/// API groups that Kubernetes' default roles allow every account to use.
 const OF_EVERYONE: &[&str] = &["authorization.k8s.io", "authentication.k8s.io"];
 
 /// The differences.

@@ -68,7 +68,7 @@ impl Contour {
         Image::of_program(IMAGE, &self.home.join("contour"), "/bin/contour")
     }
 
-    /// The objects of Contour's manifests, with one replica, for the images and nodes of the test cluster.
+    /// The objects in Contour's manifests, with one replica, adapted to the test cluster's images and nodes.
     pub(super) fn objects(&self) -> Result<Vec<Value>> {
         let mut files: Vec<PathBuf> = fs::read_dir(&self.home)?
             .map(|file| file.map(|file| file.path()))
@@ -96,10 +96,10 @@ fn adapt(value: &mut Value) {
     match value {
         Value::Array(items) => items.iter_mut().for_each(adapt),
         Value::Object(fields) => {
-            // The cluster has no host ports; kube-proxy forwards to the only node.
+            // The cluster doesn't support host ports; kube-proxy forwards to the only node.
             fields.remove("hostPort");
             fields.remove("externalTrafficPolicy");
-            // An octal number of YAML 1.1.
+            // An octal number in YAML 1.1 syntax.
             fields.remove("defaultMode");
             for (name, value) in fields.iter_mut() {
                 match (name.as_str(), value.as_str()) {

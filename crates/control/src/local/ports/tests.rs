@@ -147,7 +147,7 @@ fn a_port_taken_between_probe_and_listen_is_probed_again() {
     let desired = requests(&[("a", &["127.0.0.9"], &[80, 81])]);
     ports.plan(&desired, start);
     prober.occupy("127.0.0.9:80");
-    // Another resource, an unknown fleet, or another reason: no change.
+    // Another resource, an unknown fleet or another reason doesn't change anything.
     assert!(!ports.listener_rejected(&fleet("a"), Port::tcp(82), in_use));
     assert!(!ports.listener_rejected(&fleet("z"), Port::tcp(80), in_use));
     assert!(!ports.listener_rejected(&fleet("a"), Port::tcp(80), "duplicate filter chain"));

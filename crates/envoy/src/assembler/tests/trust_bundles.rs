@@ -24,7 +24,7 @@ fn a_trust_bundle_is_sent_to_the_fleets_that_refer_to_it() {
         std::mem::take(&mut changes)
     };
     let sent = |name: &str, exists: bool| (fleet(0), name.to_owned(), exists);
-    // A certificate of the same name has a different resource name.
+    // A certificate with the same name has a different resource name.
     let first = commit(&|inputs, batch| {
         perform(Op::Certificate(0, Some(1)), inputs, batch);
         perform(Op::FleetCertificate(0, 0, true), inputs, batch);

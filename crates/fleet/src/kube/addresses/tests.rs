@@ -1,4 +1,4 @@
-//! Requests for addresses, and the Services that satisfy them.
+//! Address requests, and the Services that satisfy them.
 
 use serde_json::json;
 
@@ -48,7 +48,7 @@ fn cluster_ip(ip: &str) -> AssignedAddresses {
     AssignedAddresses::of(&json!({ "spec": { "type": "ClusterIP", "clusterIPs": [ip] } }))
 }
 
-/// The addresses with their routability, and those not assigned.
+/// The assigned addresses with their routability, and the unassigned requests.
 fn outcome(state: &FleetState) -> String {
     let addresses = state.addresses.iter().map(|address| {
         let routability = state.routability.get(address).cloned().unwrap_or_default();
@@ -244,7 +244,7 @@ fn addresses_inside_the_cluster_satisfy_only_requests_for_them() {
     );
 }
 
-/// Another scope must not be substituted: no Service is created for it.
+/// An unsupported scope must not be replaced with another: it doesn't get a Service.
 #[test]
 fn an_unsupported_routability_needs_no_service() {
     let other = requests(&[routable(ip("192.0.2.7"), "example.com/internal")]);

@@ -23,7 +23,7 @@ pub(super) fn annotations(common: &Common<'_>) -> BTreeMap<String, String> {
     annotations
 }
 
-/// The Service's spec. The API server assigns node ports, so a port keeps its node port when others change.
+/// The Service's spec. The API server assigns node ports, so a port keeps its node port when other ports change.
 pub(super) fn spec(common: &Common<'_>, requested: &RequestedAddresses) -> Value {
     let parameters = &common.spec.parameters;
     let type_ = parameters.service_type.unwrap_or_default();

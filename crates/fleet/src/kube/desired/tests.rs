@@ -1,4 +1,4 @@
-//! Golden files of fleets' objects: run with `SESAME_UPDATE=1` to update them, then read the diff.
+//! Golden files for fleets' objects: run with `SESAME_UPDATE=1` to update them, then read the diff.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -84,7 +84,7 @@ fn daemon_set_fleet() -> FleetSpec {
     let mut spec = testing::spec("web");
     spec.parameters.workload = Some(Workload::DaemonSet);
     spec.parameters.service_type = Some(ServiceType::NodePort);
-    // No effect on a DaemonSet with a NodePort Service.
+    // These have no effect on a DaemonSet with a NodePort Service.
     spec.parameters.replicas = Some(3);
     spec.parameters.load_balancer_class = Some("example.com/lb".to_owned());
     spec.parameters.autoscaling = all_parameters().parameters.autoscaling;

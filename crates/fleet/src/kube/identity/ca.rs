@@ -7,8 +7,8 @@
 //! 2. *Promote*: 31 days later, the next CA starts issuing, and every leaf certificate is reissued. The previous CA's
 //!    key is deleted. All leaf certificates that are still valid were issued with a bundle that contains both CAs, so a
 //!    valid peer is never rejected.
-//! 3. *Retire*: the previous CA is removed from the bundle when it expires, after every leaf certificate that it
-//!    issued.
+//! 3. *Retire*: the previous CA is removed from the bundle when it expires. By then, every leaf certificate that it
+//!    issued has expired, too.
 //!
 //! A CA whose key is lost becomes a previous CA. The next CA is introduced and issues missing certificates at once;
 //! certificates of the lost CA stay in use until the next CA is promoted.
@@ -25,14 +25,14 @@ use super::cert::{self, Ca, CaCertificate, CertificateError, Leaf, Subject, TlsF
 pub struct CaBundle {
     /// The CA that issues; `None` only after its key is lost.
     pub issuing: Option<Ca>,
-    /// The CA that is to issue next.
+    /// The CA that will issue next.
     pub next: Option<Ca>,
     /// CAs that no longer issue, newest first.
     pub previous: Vec<CaCertificate>,
 }
 
 impl CaBundle {
-    /// CAs whose keys are lost.
+    /// Reads a bundle of CAs whose keys are lost.
     pub fn without_keys(bundle: &str) -> Self {
         Self {
             previous: cert::read_bundle(bundle),
@@ -46,7 +46,7 @@ impl CaBundle {
         with_keys.map(|ca| &ca.certificate).chain(&self.previous)
     }
 
-    /// The same as PEM.
+    /// The certificates of all CAs, as PEM.
     pub fn pem(&self) -> String {
         self.certificates().map(|ca| ca.pem.as_str()).collect()
     }
@@ -56,10 +56,10 @@ impl CaBundle {
         self.issuing.as_ref().or(self.next.as_ref())
     }
 
-    /// The bundle after the rotation steps that are due. An empty bundle gets its first CA.
+    /// The bundle after all due rotation steps. An empty bundle gets its first CA.
     ///
     /// # Errors
-    /// No CA can be generated.
+    /// A CA can't be generated.
     pub fn rotated(&self, now: Timestamp) -> Result<Self, CertificateError> {
         let expired = |ca: &CaCertificate| now >= ca.not_after;
         let issuing_expired = |bundle: &Self| {
@@ -105,7 +105,7 @@ impl CaBundle {
         expiry.chain(step).min()
     }
 
-    /// A peer's files with a new certificate.
+    /// Issues a certificate. Returns the peer's files.
     ///
     /// # Errors
     /// It can't be issued.
@@ -154,14 +154,14 @@ impl CaBundle {
 }
 
 /// When a certificate is renewed: when a third of its validity is left, or up to a tenth earlier. The jitter is a hash
-/// of its names, so that certificates issued together aren't all renewed together.
+/// of the certificate's names, so that certificates issued together aren't all renewed together.
 pub fn renewal(leaf: &Leaf, subject: &Subject) -> Timestamp {
     let digest = Sha256::digest(subject.names().join(" "));
     let jitter = f64::from(u16::from_be_bytes([digest[0], digest[1]])) / f64::from(u16::MAX);
     before_expiry(leaf.not_before, leaf.not_after, 1.0 / 3.0 + jitter / 10.0)
 }
 
-/// When the successor of a CA is introduced.
+/// When a CA's successor is introduced.
 fn introduction(ca: &Ca) -> Timestamp {
     let ca = &ca.certificate;
     before_expiry(ca.not_before, ca.not_after, 1.0 / 3.0)
@@ -173,7 +173,7 @@ fn promotion(ca: &Ca) -> Timestamp {
     cert::after(introduced, cert::PROMOTE_AFTER)
 }
 
-/// The time when this share of a validity period is left.
+/// The time at which this share of a validity period is left.
 fn before_expiry(not_before: Timestamp, not_after: Timestamp, share: f64) -> Timestamp {
     let validity = Duration::try_from(not_after.duration_since(not_before)).unwrap_or_default();
     let left = SignedDuration::try_from(validity.mul_f64(share)).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! X.509 certificates in PEM: issuing and reading them.
+//! Issues and reads X.509 certificates in PEM.
 //!
 //! Pure, except that keys are random. Must not depend on Secrets.
 
@@ -30,9 +30,9 @@ pub(super) const PROMOTE_AFTER: Duration = DAY.saturating_mul(31);
 /// The subject of a leaf certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Subject {
-    /// The xDS server, by its DNS names.
+    /// The xDS server, with its DNS names.
     Server(Vec<String>),
-    /// The Envoys of a fleet.
+    /// A fleet's Envoys.
     Fleet(FleetId),
 }
 
@@ -87,13 +87,13 @@ impl fmt::Debug for Ca {
 }
 
 impl Ca {
-    /// A new self-signed CA.
+    /// Generates a self-signed CA.
     ///
     /// # Errors
     /// The system's random number generator fails.
     pub fn generate(now: Timestamp) -> Result<Self, CertificateError> {
         let key = KeyPair::generate()?;
-        // Peers look up issuers by name, so each CA has a different one.
+        // Peers look up issuers by name, so each CA's name is unique.
         let name = format!("Sesame CA {now}");
         let mut params = params(&name, now, after(now, CA_VALIDITY));
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
@@ -102,7 +102,7 @@ impl Ca {
         Self::read(&certificate, key.serialize_pem())
     }
 
-    /// A CA from PEM.
+    /// Reads a CA from PEM.
     ///
     /// # Errors
     /// It isn't a CA certificate, or the key doesn't match.
@@ -115,7 +115,7 @@ impl Ca {
         })
     }
 
-    /// A new leaf certificate and its private key, in PEM. It never outlives the CA.
+    /// Issues a leaf certificate, which never outlives the CA. Returns it and its private key, in PEM.
     ///
     /// # Errors
     /// The CA has expired, a name is not valid in a certificate, or the system's random number generator fails.
@@ -150,7 +150,7 @@ impl Ca {
     }
 }
 
-/// The files of a peer: `tls.crt`, `tls.key`, `ca.crt`, all in PEM.
+/// A peer's files: `tls.crt`, `tls.key`, `ca.crt`, all in PEM.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct TlsFiles {
     /// The leaf certificate.
@@ -215,7 +215,7 @@ impl Leaf {
     }
 }
 
-/// The CAs of a bundle. Other certificates and duplicates are ignored.
+/// The CAs in a bundle. Other certificates and duplicates are ignored.
 pub fn read_bundle(bundle: &str) -> Vec<CaCertificate> {
     let mut cas: Vec<CaCertificate> = Vec::new();
     for der in decode_all(bundle) {
@@ -282,12 +282,12 @@ fn parse(der: &[u8]) -> Result<X509Certificate<'_>, CertificateError> {
         .map_err(|_| NOT_A_CERTIFICATE)
 }
 
-/// The first certificate of a PEM file, in DER.
+/// The first certificate in a PEM file, as DER.
 fn decode(text: &str) -> Result<Vec<u8>, CertificateError> {
     decode_all(text).into_iter().next().ok_or(NOT_A_CERTIFICATE)
 }
 
-/// All certificates in a PEM file, in DER; empty if any part of it is invalid.
+/// All certificates in a PEM file, as DER; empty if any part of it is invalid.
 fn decode_all(text: &str) -> Vec<Vec<u8>> {
     let all = pem::parse_many(text).unwrap_or_default().into_iter();
     let certificates = all.filter(|pem| pem.tag() == PEM_TAG).take(MAX_CAS);

@@ -19,15 +19,15 @@ pub const CA: &str = "sesame-ca";
 /// The Secret with the xDS server's certificate, in Sesame's namespace.
 pub const SERVER: &str = "sesame-xds";
 
-/// Label of every fleet's Secret: the namespace of the Sesame that manages it.
+/// Label on every fleet's Secret: the namespace of the Sesame instance that manages it.
 pub const INSTANCE_LABEL: &str = "projectsesame.io/identity";
-/// Annotation of every fleet's Secret: the fleet's name.
+/// Annotation on every fleet's Secret: the fleet's name.
 const FLEET_ANNOTATION: &str = "projectsesame.io/identity-of";
 
 const CERTIFICATE: &str = "tls.crt";
 const KEY: &str = "tls.key";
 const BUNDLE: &str = "ca.crt";
-/// The CA that is to issue next.
+/// The certificate of the CA that will issue next.
 const NEXT_CERTIFICATE: &str = "next.crt";
 const NEXT_KEY: &str = "next.key";
 
@@ -52,7 +52,7 @@ pub(super) fn write_cas(secret: &mut Secret, cas: &CaBundle) {
 /// The CAs in a Secret. If the bundle is invalid, only the previous CAs are lost.
 ///
 /// # Errors
-/// There is no CA with a key, or one is invalid.
+/// No CA has a key, or a CA is invalid.
 pub(super) fn read_cas(secret: &Secret) -> Result<CaBundle, CertificateError> {
     let read = |certificate, key| match (text(secret, certificate), text(secret, key)) {
         (None, None) => Ok(None),
@@ -82,11 +82,11 @@ pub(super) fn write_files(secret: &mut Secret, files: TlsFiles) {
         (BUNDLE, files.ca_bundle),
     ]);
     write(secret, data);
-    // A Secret's type is immutable.
+    // An existing Secret's type is immutable.
     secret.type_.get_or_insert_with(|| TYPE.to_owned());
 }
 
-/// A peer's files in a Secret. Missing ones are empty.
+/// A peer's files in a Secret. Missing files are empty.
 pub(super) fn read_files(secret: &Secret) -> TlsFiles {
     let file = |key| text(secret, key).unwrap_or_default();
     TlsFiles {
@@ -120,7 +120,7 @@ pub(super) fn write_metadata(
     }
 }
 
-/// Whether a Secret belongs to the fleet: it has this Sesame's label or the fleet's annotation.
+/// Whether a Secret belongs to the fleet: it has this Sesame instance's label or the fleet's annotation.
 pub(super) fn belongs_to(metadata: &ObjectMeta, sesame_namespace: &str, fleet: &FleetId) -> bool {
     let has = |map: &Option<BTreeMap<String, String>>, key, value: &str| {
         let map = map.as_ref();
@@ -130,7 +130,7 @@ pub(super) fn belongs_to(metadata: &ObjectMeta, sesame_namespace: &str, fleet: &
         || has(&metadata.annotations, FLEET_ANNOTATION, &fleet.to_string())
 }
 
-/// Whether a Secret has the name and namespace of its fleet's Secret. Copies don't.
+/// Whether a Secret has the name and namespace of its fleet's Secret. A copy of the Secret doesn't.
 pub(super) fn has_expected_name(metadata: &ObjectMeta, namespace: &str, name: &str) -> bool {
     let fleet = metadata
         .annotations

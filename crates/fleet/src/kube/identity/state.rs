@@ -28,20 +28,20 @@ const BACKOFF: ExponentialBuilder = ExponentialBuilder::new()
     .with_min_delay(Duration::from_millis(500))
     .with_max_delay(Duration::from_secs(120))
     .without_max_times();
-/// The backoff for a Secret resets once the Secret has needed no write for this long.
+/// The backoff for a Secret resets once the Secret hasn't needed a write for this long.
 const BACKOFF_RESET: Duration = Duration::from_secs(600);
 
 /// A Secret's namespace and name.
 pub(super) type Name = (String, String);
 
-/// One of the watches.
+/// A watch.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum SecretSource {
     /// The Secret with the CAs.
     Ca,
     /// The server's Secret.
     Server,
-    /// Secrets of fleets, in a namespace or (`None`) in all.
+    /// Fleets' Secrets, in a namespace or (`None`) in all.
     Fleets(Option<String>),
 }
 
@@ -72,14 +72,14 @@ enum Purpose {
     Unknown,
     Ca,
     Leaf(Subject, Option<Box<FleetSecret>>),
-    /// The Secret of a removed fleet.
+    /// A removed fleet's Secret.
     Orphan,
 }
 
 #[derive(Default)]
 struct SecretEntry {
     purpose: Purpose,
-    /// Its time in [`SecretsState::due`].
+    /// Its entry in [`SecretsState::due`].
     due: Option<Timestamp>,
     backoff: Option<ExponentialBackoff>,
     /// The end of the backoff delay.
@@ -110,9 +110,9 @@ pub(super) struct SecretsState {
     complete: bool,
     /// Watches that haven't listed yet.
     unsynced: BTreeSet<SecretSource>,
-    /// What a relist in progress has listed so far.
+    /// Secrets that a relist in progress has listed so far.
     listing: BTreeMap<SecretSource, BTreeSet<Name>>,
-    /// As last observed.
+    /// The last observed Secrets.
     secrets: BTreeMap<Name, Secret>,
     entries: BTreeMap<Name, SecretEntry>,
     by_fleet: BTreeMap<FleetId, Name>,
@@ -122,9 +122,9 @@ pub(super) struct SecretsState {
     due: BTreeSet<(Timestamp, Name)>,
     /// The last valid CAs.
     cas: Option<CaBundle>,
-    /// The Secret holds these CAs.
+    /// Whether the Secret contains these CAs.
     cas_stored: bool,
-    /// The last valid files of the server.
+    /// The server's last valid files.
     server_files: Option<TlsFiles>,
 }
 
@@ -168,13 +168,13 @@ impl SecretsState {
         self.leading = leading;
     }
 
-    /// All desired fleets are known. From now on, Secrets of others are orphans.
+    /// Declares that all desired fleets are known. From now on, other fleets' Secrets are orphans.
     pub(super) fn mark_complete(&mut self) {
         self.complete = true;
         self.queue.extend(self.secrets.keys().cloned());
     }
 
-    /// The last valid files of the xDS server.
+    /// The xDS server's last valid files.
     pub(super) fn server_files(&self) -> Option<&TlsFiles> {
         self.server_files.as_ref()
     }
@@ -263,8 +263,8 @@ impl SecretsState {
             && let Some(secret) = &secret
         {
             let files = secret::read_files(secret);
-            // Even with other DNS names: the leader may run another version, and a replica without a certificate never
-            // becomes ready, so it could never become the leader.
+            // Accept a certificate with other DNS names: the leader may run another version, and a replica without a
+            // certificate would never become ready, so it could never become the leader.
             match Leaf::read(&files) {
                 Ok(_) => self.server_files = Some(files),
                 Err(error) => tracing::warn!("Secret {}/{}: {error}", name.0, name.1),
@@ -307,7 +307,7 @@ impl SecretsState {
         }
     }
 
-    /// The Secrets to reconcile now. If there are none, call it again after an event or at [`SecretsState::next_time`].
+    /// The Secrets to reconcile now. If there are none, call again after an event or at [`SecretsState::next_time`].
     pub(super) fn next(&mut self, now: Timestamp) -> Vec<Name> {
         let unsynced = |source| self.unsynced.contains(&source);
         if !self.leading || unsynced(SecretSource::Ca) || unsynced(SecretSource::Server) {
@@ -469,7 +469,7 @@ impl SecretsState {
     }
 }
 
-/// The watches.
+/// All watches.
 pub(super) fn sources(config: &CaConfig) -> Vec<SecretSource> {
     let fleets: Vec<Option<String>> = match &config.fleet_namespaces {
         None => vec![None],

@@ -1,7 +1,7 @@
 //! The task that watches and writes the Secrets.
 //!
 //! A write includes the resourceVersion of the read right before it. If two replicas both write as the leader, the
-//! second one gets a conflict, reads again and has nothing left to write.
+//! second write conflicts; its replica reads again and finds nothing left to write.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -21,7 +21,7 @@ use super::state::{self, Name, SecretAction, SecretError, SecretSource, SecretsS
 use super::{CaConfig, PendingChanges, secret};
 use crate::kube::watch::watch_backoff;
 
-/// The field manager of all writes.
+/// The field manager for all writes.
 const FIELD_MANAGER: &str = "sesame-identity";
 /// The timeout for reconciling a Secret.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -29,10 +29,9 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 const WATCH_TIMEOUT: u32 = 290;
 /// Conflicts that are retried immediately.
 const MAX_CONFLICTS: usize = 3;
-/// How long a watch failure is reported. A recovered watch may have no event to show it, but a broken one fails again
-/// within seconds.
+/// How long a watch failure is reported. A recovered watch may stay quiet, but a broken one fails again within seconds.
 const WATCH_FAILURE: Duration = Duration::from_secs(90);
-/// The maximum sleep, since the system clock may be adjusted.
+/// The maximum sleep. It is limited because the system clock may be adjusted.
 const MAX_SLEEP: Duration = Duration::from_secs(600);
 
 #[derive(Debug, thiserror::Error)]
@@ -233,7 +232,7 @@ impl Store {
     }
 }
 
-/// Sets a value and notifies receivers if it differs.
+/// Sets a value and notifies receivers if it has changed.
 fn replace<T: PartialEq>(shared: &watch::Sender<T>, value: T) {
     shared.send_if_modified(|current| {
         let changed = *current != value;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use sesame_model::{PodService, PodServiceChange, PodServiceId};
 
-/// The delay between the second and the third write. It doubles with each further one.
+/// The delay between the second and the third write. It doubles with each further write.
 const MIN_BACKOFF: Duration = Duration::from_millis(500);
 
 /// The longest delay between writes. The cause of a failure may go away without a watch event.
@@ -20,7 +20,7 @@ const OBSERVED: Duration = Duration::from_secs(10);
 /// Number of writes whose transient failures go unreported.
 const UNREPORTED: u32 = 3;
 
-/// The count of writes resets after this time without one.
+/// The write count resets after this long without a write.
 const RESET: Duration = Duration::from_secs(600);
 
 /// A write.
@@ -44,7 +44,7 @@ pub(super) enum Written {
 #[derive(Debug, Default)]
 pub(super) struct PodServices {
     services: BTreeMap<PodServiceId, Entry>,
-    /// When to examine each of them.
+    /// When to examine each Service.
     due: BTreeSet<(Instant, PodServiceId)>,
     leading: bool,
     /// For [`PodServices::next_failure`].
@@ -55,17 +55,18 @@ pub(super) struct PodServices {
 #[derive(Debug)]
 struct Entry {
     change: Option<PodServiceChange>,
-    /// The Service in the last change that had one.
+    /// The last desired Service.
     desired: Option<PodService>,
     /// The change that a job is writing.
     running: Option<PodServiceChange>,
-    /// Writes without a long pause in between. Without backoff, two clients that disagree would write constantly.
+    /// Number of writes without a long pause in between. Without backoff, two clients that disagree would write
+    /// constantly.
     writes: u32,
-    /// No write before this time.
+    /// No write starts before this time.
     not_before: Instant,
-    /// The entry in the schedule.
+    /// Its time in the schedule.
     due: Option<Instant>,
-    /// The failure last reported.
+    /// The last reported failure.
     reported: Option<String>,
 }
 
@@ -162,7 +163,7 @@ impl PodServices {
         self.schedule(id, done, now);
     }
 
-    /// A Service whose failure has changed, and the failure.
+    /// A Service whose failure has changed, and the new failure.
     pub(super) fn next_failure(&mut self) -> Option<(PodServiceId, Option<String>)> {
         self.failures.pop_first()
     }
@@ -172,7 +173,8 @@ impl PodServices {
         !self.failures.is_empty()
     }
 
-    /// Plans when to examine a Service. `done` is a change that has been written but may not have been observed.
+    /// Schedules the next examination of a Service. `done` is a change that has been written but perhaps not yet
+    /// observed.
     fn schedule(&mut self, id: PodServiceId, done: Option<PodServiceChange>, now: Instant) {
         let Some(entry) = self.services.get_mut(&id) else {
             return;

@@ -1,4 +1,4 @@
-//! The activity of Envoy's clients, from its statistics.
+//! Client activity, derived from Envoy's statistics.
 //!
 //! Pure: text in, numbers out.
 
@@ -25,7 +25,7 @@ pub(super) struct Activity {
 }
 
 impl Activity {
-    /// Parses lines such as `http.ingress.downstream_rq_active: 3`. Those of the admin interface don't count.
+    /// Parses lines such as `http.ingress.downstream_rq_active: 3`. Lines about the admin interface are ignored.
     pub(super) fn parse(stats: &str) -> Self {
         let mut out = Self::default();
         let lines = stats
@@ -38,7 +38,7 @@ impl Activity {
                 continue;
             };
             let field = match (kind, stat) {
-                // The listener's own statistic is the sum over its threads.
+                // The listener's own statistic is the sum across its threads.
                 ("listener", _) if prefix == "admin" || is_per_thread(prefix) => continue,
                 ("http", _) if prefix == "admin" || prefix == "async-client" => continue,
                 ("listener", "downstream_cx_active") => &mut out.connections,
@@ -63,7 +63,7 @@ fn is_per_thread(listener: &str) -> bool {
     })
 }
 
-/// Tracks the clients' activity.
+/// Tracks client activity.
 #[derive(Debug, Default)]
 pub(super) struct ActivityTracker {
     last: Option<(u64, Instant)>,
@@ -88,7 +88,7 @@ impl ActivityTracker {
             _ => now,
         };
         self.last = Some((activity.total_requests, since));
-        // No statistic shows whether other connections are idle.
+        // The statistics don't show whether other connections are idle.
         let others = activity
             .connections
             .saturating_sub(activity.http_connections);

@@ -13,7 +13,7 @@ use super::SidecarConfig;
 use super::activity::{Activity, ActivityTracker, ClientState, STATS_PATH};
 use crate::local::admin::{Admin, AdminError};
 
-/// The interval between reads of the statistics.
+/// The interval at which the statistics are read.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Why a drain is over.
@@ -40,7 +40,7 @@ impl fmt::Display for DrainEnd {
 pub(super) async fn drain(admin: &Admin, config: &SidecarConfig) -> DrainEnd {
     let mut tracker = ActivityTracker::default();
     let started = Instant::now();
-    // Activity is tracked from the start, so clients that are idle during the delay need no extra time.
+    // Activity is tracked from the start, so clients that are idle during the delay don't prolong the drain.
     while started.elapsed() < config.delay {
         if poll(admin, &mut tracker).await.is_err() {
             return DrainEnd::EnvoyGone;

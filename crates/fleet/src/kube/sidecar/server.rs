@@ -1,7 +1,7 @@
 //! The sidecar's HTTP server.
 //!
-//! A flood of requests closes the oldest connections, including that of a waiting `/drained`, which ends that pod's
-//! drain early. Otherwise, a flood would starve the probes, and all pods would get no requests and be restarted.
+//! A flood of requests closes the oldest connections, including one on which `/drained` waits, which ends that pod's
+//! drain early. Otherwise, a flood would starve the probes, and all pods would become unready and be restarted.
 
 use std::convert::Infallible;
 use std::io;

@@ -393,7 +393,7 @@ fn objects_beyond_the_limit_are_read_once_others_are_removed() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// A file of arbitrary bytes beside a valid one.
+    /// A file with arbitrary bytes, beside a valid file.
     #[test]
     fn no_bytes_cause_a_panic_or_affect_other_files(bytes in any::<Vec<u8>>(), json: bool) {
         let dir = dir(&[("a.yaml", &service("a"))]);
@@ -402,7 +402,7 @@ proptest! {
         prop_assert_eq!(names(&load(&config(&[dir.path()]))), ["a"]);
     }
 
-    /// A valid file is damaged. Its objects stay or change, but none is removed while a document has no readable name.
+    /// A valid file is damaged. Its objects stay or change, but none is removed while a document's name is unreadable.
     #[test]
     fn objects_of_a_damaged_file_keep_their_last_good_version(at in 0usize..400, len in 0usize..40, patch in "[\\x00-\\x7f]{0,8}") {
         let good: String = ["a", "b", "c", "d"].map(|n| format!("{}---\n", service(n))).concat();

@@ -170,7 +170,7 @@ fn aliases_are_limited() {
         "]".repeat(40)
     );
     assert!(invalid(&deep).contains("nested more than 64"));
-    // Nested anchors would copy values without a single alias.
+    // Nested anchors would copy values even without aliases.
     let mut nested = String::new();
     for level in 0..60 {
         nested.push_str(&format!("&a{level} ["));

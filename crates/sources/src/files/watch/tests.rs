@@ -1,6 +1,7 @@
 //! Watching real folders: the ways in which files are saved, replaced and removed.
 //!
-//! Except in tests of polling, files are polled once an hour, so events detect the changes. Tests wait for a state.
+//! Except in the polling tests, files are polled once an hour, so changes are detected through events. Each
+//! test waits for the expected state.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -129,7 +130,7 @@ impl Watching {
         all.collect::<Vec<_>>().join(" ")
     }
 
-    /// Waits for a state and a number of errors.
+    /// Waits for this state and exactly this many errors.
     async fn until(&mut self, state: &str, errors: usize) {
         while self.state() != state || self.errors.len() != errors {
             self.next().await;
@@ -247,7 +248,7 @@ async fn folders_come_go_and_move() {
     w.write("new/deep/t.yaml", &service("t", 2));
     w.until("s:1 t:2", 0).await;
     fs::rename(w.path("new"), w.path("other")).unwrap();
-    // By renaming: a file that is moved and truncated at once may lose its objects for a moment.
+    // Save by renaming, since a file that is truncated right after a move may briefly lose its objects.
     w.write("t.txt", &service("t", 3));
     fs::rename(w.path("t.txt"), w.path("other/deep/t.yaml")).unwrap();
     w.until("s:1 t:3", 0).await;
@@ -429,7 +430,7 @@ const CLOSED: EventKind = EventKind::Access(AccessKind::Close(AccessMode::Write)
 const RENAMED: EventKind = EventKind::Modify(ModifyKind::Name(RenameMode::To));
 const OPENED: EventKind = EventKind::Access(AccessKind::Open(AccessMode::Any));
 
-/// When events at these times, in milliseconds, are handled.
+/// The time, from the start, at which events at these times (in milliseconds) are handled.
 fn ready(events: &[(EventKind, u64)]) -> Option<Duration> {
     let start = Instant::now();
     let mut debounce = Debounce::default();

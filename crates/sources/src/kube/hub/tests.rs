@@ -436,7 +436,7 @@ fn fleet_owners_are_unknown_until_objects_without_a_gateway_are_read() {
         update(&mut hub, 1, Update::ListEnds);
         assert!(owners_known(&mut hub), "{late}");
     }
-    // Where the CRD isn't installed, there are no such objects.
+    // If the CRD isn't installed, there are no such objects.
     let mut hub = Hub::new([Kind::Gateway, Kind::HTTPProxy].map(|kind| (kind, None)));
     update(&mut hub, 0, Update::ListEnds);
     available(&mut hub, Kind::HTTPProxy, Availability::NotInstalled);

@@ -105,7 +105,7 @@ fn an_object_is_passed_on_together_with_its_references() {
     test.fetched("s", 1, found("s", 7));
     assert_eq!(test.changes(), ["h", "s 7"]);
     assert!(!test.references.any_waiting());
-    // A second reference needs no fetch.
+    // A second reference doesn't need a fetch.
     test.reference("i", &["s"]);
     assert_eq!(test.changes(), ["i"]);
     assert!(test.commands().is_empty());

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// A route to one backend. A negative weight does not decode.
+/// A route to one backend. A negative weight can't be decoded.
 fn route(name: &str, weight: i64, version: u64) -> String {
     json!({
         "metadata": {"name": name, "namespace": "a", "resourceVersion": version.to_string(), "uid": "u"},
@@ -70,7 +70,7 @@ fn objects_missing_from_a_complete_list_are_deleted() {
         apply(&mut store, &route(name, 1, 1));
     }
     assert!(list_ends(&mut store).is_empty());
-    // An incomplete list deletes nothing.
+    // An incomplete list doesn't delete anything.
     store.list_begins();
     apply(&mut store, &route("s", 1, 1));
     store.list_begins();
@@ -135,7 +135,7 @@ fn an_uninstalled_kind_deletes_its_objects() {
 /// An event in the cluster or on the connection to it.
 #[derive(Clone, Debug)]
 enum Step {
-    /// The object gets this weight. A negative one does not decode.
+    /// The object gets this weight. A negative one can't be decoded.
     Written(u8, i64),
     StatusWritten(u8),
     Deleted(u8),

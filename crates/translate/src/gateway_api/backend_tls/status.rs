@@ -106,7 +106,8 @@ fn status(
     policy_status::status(controller, generation, accepted, verdicts)
 }
 
-/// Whether a target includes a port of its Service. If its sectionName is wrong, all ports report that.
+/// Whether a target includes a port of its Service. If the Service has no port with its sectionName, it includes all
+/// ports, so that all of them report the error.
 fn selects(target: &PolicyTargetReference, service: Option<&Service>, number: Option<u16>) -> bool {
     let (Some(section), Some(service)) = (&target.section_name, service) else {
         return true;

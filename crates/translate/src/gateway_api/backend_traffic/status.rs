@@ -1,4 +1,5 @@
-//! The status of an XBackendTrafficPolicy: an entry for each of our Gateways whose routes or listeners refer to a target.
+//! The status of an XBackendTrafficPolicy: an entry for each of our Gateways whose routes or listeners refer to a
+//! target.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -109,7 +110,7 @@ fn conflict(
         .then(|| policy_status::conflict(field, Kind::XBackendTrafficPolicy, older))
 }
 
-/// The problem of session persistence for an external host.
+/// The problem with session persistence for an external host.
 fn without_sessions(
     reader: &mut Reader<'_>,
     xbackends: XBackends,

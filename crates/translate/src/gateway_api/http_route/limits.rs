@@ -25,8 +25,8 @@ pub(super) fn read(
     })
 }
 
-/// The timeouts for the request and for each try (GEP-1742); `0s` means none. A zero for the request is kept, since it
-/// also excludes implicit limits.
+/// The timeouts for the request and for each try (GEP-1742); `0s` means no timeout. A zero request timeout is kept,
+/// since it also disables implicit limits.
 fn timeouts(
     field: &str,
     timeouts: Option<&HttpRouteTimeouts>,
@@ -51,7 +51,7 @@ fn timeouts(
     Ok((request, each_try))
 }
 
-/// Retries (GEP-1731); 0 attempts means none, not even for failed connections.
+/// Retries (GEP-1731); 0 attempts disables retries, even for failed connections.
 fn retry(retry: Option<&HttpRouteRetry>) -> Option<Retry> {
     let retry = retry.filter(|retry| retry.attempts > 0)?;
     let mut codes = retry.codes.clone();

@@ -34,9 +34,9 @@ pub(crate) struct Attaching<'a> {
 pub(crate) struct Sources {
     /// Listeners by owner.
     pub(crate) points: Table<ObjectKey, AttachPoints>,
-    /// Gateways whose default scope is All, of any controller.
+    /// Gateways of any controller whose default scope is All.
     pub(crate) default_gateways: Index<ObjectKey, Gateway, ()>,
-    /// Namespaces' labels.
+    /// The labels of namespaces.
     pub(crate) namespaces: Table<Arc<str>, Labels>,
 }
 
@@ -104,7 +104,7 @@ pub(crate) fn attach(
     (!parents.is_empty()).then_some(Attachments { parents, hosts })
 }
 
-/// A route's hosts at one parent, or why there are none: each check narrows the remaining listeners, and the first
+/// A route's hosts for one parent, or why there are none: each check narrows the remaining listeners, and the first
 /// check that leaves none gives the reason.
 fn hosts_at(
     reader: &mut Reader<'_>,

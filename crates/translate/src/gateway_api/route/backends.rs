@@ -25,11 +25,11 @@ pub(crate) struct Sources {
 
 /// The targets of a valid reference.
 pub(crate) struct Targets {
-    /// For requests and all other connections.
+    /// For requests, and for connections except TLS passthrough.
     pub(crate) usual: Target,
-    /// For TLS connections that Sesame passes through: the backend's TLS settings don't apply.
+    /// For TLS passthrough: the backend's TLS settings don't apply.
     pub(crate) passthrough: Target,
-    /// The session persistence of requests to the backend.
+    /// Session persistence for requests to the backend.
     pub(crate) session: Option<Arc<Session>>,
 }
 
@@ -77,7 +77,7 @@ impl<'a, 'r> Resolver<'a, 'r> {
         self.checked(field, reference, self.policy)
     }
 
-    /// The target of an authorization service's reference.
+    /// The target of a reference to an authorization service.
     pub(crate) fn auth_service(&mut self, field: &str, auth: &ExternalAuth) -> Target {
         let policy = auth_policy(auth);
         let field = format!("{field}.backendRef");
@@ -221,7 +221,8 @@ pub(crate) fn permitted(
     }
 }
 
-/// The Service, XBackend or ExtensionService of a cluster. For the cluster of a host, no such object exists.
+/// The Service, XBackend or ExtensionService of a cluster. For the cluster of a host, the key of an object that can't
+/// exist.
 pub(crate) fn backend_of(cluster: &ClusterKey) -> ObjectKey {
     let kind = match &cluster.backend {
         BackendName::ServicePort { .. } => Kind::Service,

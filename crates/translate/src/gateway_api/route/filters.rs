@@ -34,7 +34,7 @@ pub(super) struct Filters<'a> {
 pub(super) struct AuthFilter<'a> {
     pub(super) field: String,
     pub(super) filter: &'a ExternalAuth,
-    /// The changes by the filters before it.
+    /// The header changes of the filters before it.
     pub(super) before: HeaderChanges,
 }
 
@@ -47,8 +47,8 @@ pub(super) enum Place {
     Backend,
 }
 
-/// Merges filters of a kind of route. `field` is the path of the list; `prefix_path` is whether the rule matches by path
-/// prefix.
+/// Merges the filters of a route of this kind. `field` is the path of the list; `prefix_path` is true if the rule
+/// matches by path prefix.
 ///
 /// # Errors
 /// The first invalid or unsupported filter. A filter is never dropped silently.

@@ -1,5 +1,5 @@
-//! The rules of a route, without its attachments: the filters and backends of each rule, in the same way for
-//! HTTPRoute and GRPCRoute. Matches, timeouts and retries come from the folder of each kind.
+//! The rules of a route, without its attachments: the filters and backends of each rule, in the same way for HTTPRoute
+//! and GRPCRoute. Matches, timeouts and retries come from each kind's own module.
 //!
 //! An invalid rule keeps its valid matches and responds with an error: if they were dropped, a wider rule would serve
 //! its requests. A rule is never applied in part, and doesn't affect other rules.
@@ -129,7 +129,7 @@ pub(crate) fn read_matches<M: Default>(
     (valid, errors)
 }
 
-/// The problem of the whole route if no rule is valid, and the problem of its invalid rules if others are valid.
+/// The problem with the whole route if no rule is valid, and the problem with its invalid rules if others are valid.
 fn judge(errors: &[FieldError], valid_rules: usize) -> (Option<Problem>, Option<Problem>) {
     if errors.is_empty() {
         return (None, None);
@@ -206,7 +206,7 @@ fn plan(
     status: u16,
     resolver: &mut Resolver<'_, '_>,
 ) -> Result<Plan, FieldError> {
-    // Always resolves references, since the status reports them in any case.
+    // References are always resolved, since the status reports them even if the rule is invalid.
     let targets: Vec<Targets> = rule
         .backend_refs
         .iter()
@@ -275,7 +275,7 @@ fn plan(
     })
 }
 
-/// The check of a rule; `Some(None)` if its service can't be resolved, so that no request may pass.
+/// The check for a rule; `Some(None)` if its service can't be resolved, so requests must not pass.
 fn read_auth(
     found: Option<AuthFilter<'_>>,
     limit: Option<Duration>,

@@ -1,4 +1,4 @@
-//! Session persistence, of rules, policies and XBackends (GEP-1619).
+//! Session persistence for rules, policies and XBackends (GEP-1619).
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use sesame_model::Session;
 use crate::problem::FieldError;
 use crate::shared::headers::check_name;
 
-/// Reads session persistence. `unnamed` is the name of a cookie without one.
+/// Reads session persistence. `unnamed` returns the name of a cookie whose name isn't set.
 ///
 /// # Errors
 /// If fields contradict each other or are unsupported.
@@ -77,8 +77,8 @@ pub(crate) fn read(
     Ok(Arc::new(session))
 }
 
-/// The cookie of an XBackend's sessions, if its settings name none. It differs from those of rules and Services, which
-/// begin with `sesame-session`.
+/// The name of an XBackend's session cookie, if its settings don't name one. It differs from the cookie names of rules
+/// and Services, which begin with `sesame-session`.
 pub(crate) fn xbackend_cookie(namespace: &str, name: &str) -> String {
     format!("sesame-xbackend.{namespace}.{name}")
 }

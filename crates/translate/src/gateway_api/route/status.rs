@@ -22,14 +22,14 @@ pub(crate) struct Rejections {
     pub(crate) fleets: Table<FleetId, ()>,
     /// The clusters of backends.
     pub(crate) backends: Table<ClusterKey, RoutedBackend>,
-    /// The client certificates of fleets: each has its own clusters.
+    /// The client certificates of fleets: each certificate has its own clusters.
     pub(crate) client_certificates: ClientCertificates,
 }
 
-/// What the rules of a route contribute to its status.
+/// The contribution of a route's rules to its status.
 #[derive(Debug, Default)]
 pub(crate) struct Findings {
-    /// For each parent, a note for users although it accepts the route. May be empty.
+    /// For each parent, an optional note to add if it accepts the route. May be empty.
     pub(crate) notes: Vec<Option<String>>,
     /// Unresolved references.
     pub(crate) unresolved: Option<Problem>,
@@ -99,8 +99,8 @@ pub(crate) fn status(
     RouteStatus { parents }
 }
 
-/// Reason of ResolvedRefs=False if Envoy rejected a backend. The spec has no such reason: the defect is in Sesame,
-/// not in the object.
+/// Reason for ResolvedRefs=False if Envoy rejected a backend. The spec has no such reason: the defect is in Sesame, not
+/// in the object.
 const REJECTED: &str = "RejectedByEnvoy";
 
 /// A backend of the route that an Envoy has rejected.

@@ -134,7 +134,7 @@ fn on(
 }
 
 /// The collector, and why it can't be reached. If its Service is missing, listeners refer to a cluster that doesn't
-/// exist yet, so they don't change once it does.
+/// exist yet, so they don't change when the Service is created.
 fn collector(
     reader: &mut Reader<'_>,
     sources: backends::Sources,
@@ -183,8 +183,8 @@ fn headers(headers: &[HttpHeader]) -> Result<Vec<(String, String)>, FieldError> 
     Ok(out)
 }
 
-/// By default, clients' sampling decisions are ignored, since anyone can send one, and new traces have the sampling
-/// rate of requests with a sampled parent.
+/// By default, clients' sampling decisions are ignored, since anyone can send one, and new traces are sampled at the
+/// rate for requests with a sampled parent.
 fn sampling(
     rate: Option<Fraction>,
     parents: Option<&ParentBasedSampling>,
@@ -229,7 +229,7 @@ fn share(field: &str, fraction: Fraction) -> Result<PartsPerMillion, FieldError>
     Ok(PartsPerMillion(u32::try_from(millionths).unwrap_or(ALL.0)))
 }
 
-/// The supported attributes, and the fields of the others.
+/// The supported attributes, and the fields of unsupported ones.
 fn attributes(attributes: &[Attribute]) -> (Vec<SpanAttribute>, Vec<FieldError>) {
     let (mut supported, mut omitted) = (Vec::new(), Vec::new());
     for (index, attribute) in attributes.iter().enumerate() {

@@ -1,7 +1,7 @@
 //! XBackends of type EndpointSelector: their endpoints, and the Services through which Kubernetes finds them.
 //!
-//! In a cluster, each has a headless Service with its selector, for which Kubernetes writes EndpointSlices. The Service is
-//! created once a Gateway uses the XBackend, and deleted with the XBackend or when its type changes.
+//! In a cluster, each of them has a headless Service with its selector, for which Kubernetes writes EndpointSlices. The
+//! Service is created once a Gateway uses the XBackend, and deleted with the XBackend or when its type changes.
 
 use std::sync::Arc;
 
@@ -70,7 +70,7 @@ pub(super) fn read(
     })
 }
 
-/// Whether the XBackend, or an earlier one of the same name, owns a Service.
+/// Whether the XBackend, or an earlier one with the same name, owns a Service.
 fn is_owned(service: &Service, xbackend: &XBackend) -> bool {
     let selection = service.selection.as_ref();
     selection.is_some_and(|selection| *selection.xbackend == *xbackend.meta.name)
@@ -134,7 +134,7 @@ pub(crate) fn changes(
     )
 }
 
-/// The Service of an XBackend; `None` if it needs none.
+/// The Service of an XBackend; `None` if the XBackend doesn't need one.
 fn desired(xbackend: &XBackend, name: &Arc<str>) -> Option<PodService> {
     let spec = &xbackend.spec;
     if spec.type_ != XBackendType::EndpointSelector {

@@ -1,4 +1,4 @@
-//! Matchers of headers and query parameters.
+//! Matchers for headers and query parameters.
 
 use sesame_api::{HeaderMatchCondition, QueryParameterMatchCondition};
 use sesame_model::{HeaderMatch, QueryMatch, TextMatch, TextPosition, ValueMatch};
@@ -6,7 +6,7 @@ use sesame_model::{HeaderMatch, QueryMatch, TextMatch, TextPosition, ValueMatch}
 use crate::http_proxy::text::{check_value, has_controls, is_token};
 use crate::shared::regex;
 
-/// The pseudo-headers that conditions on headers can match.
+/// The pseudo-headers that a header condition can match.
 pub(in crate::http_proxy) const PSEUDO_HEADERS: [&str; 4] =
     [":authority", ":method", ":path", ":scheme"];
 
@@ -93,7 +93,7 @@ pub(super) fn parameter(source: &QueryParameterMatchCondition) -> Result<QueryMa
     })
 }
 
-/// The only matcher of a condition.
+/// Returns the only matcher of a condition; an error if it has none or several.
 fn only<'a>(
     matchers: &[Option<(&'static str, &'a str)>],
 ) -> Result<(&'static str, &'a str), String> {

@@ -1,6 +1,6 @@
-//! The limits of a tree.
+//! The limits on a tree.
 
-/// The limits of a root's tree.
+/// The limits on a root's tree.
 pub(super) const LIMIT: Budget = Budget {
     links: 16_384,
     routes: 65_536,
@@ -10,19 +10,19 @@ pub(super) const LIMIT: Budget = Budget {
 /// The remaining budget of a walk.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Budget {
-    /// Inclusions, whether or not they can be followed.
+    /// The number of inclusions, whether or not they can be followed.
     pub(super) links: usize,
-    /// Routes.
+    /// The number of routes.
     pub(super) routes: usize,
-    /// The memory of routes and conditions.
+    /// The memory for routes and conditions, in bytes.
     pub(super) bytes: usize,
 }
 
 impl Budget {
-    /// Checks that it covers a cost.
+    /// Checks that the budget covers a cost.
     ///
     /// # Errors
-    /// The limit that it exceeds.
+    /// The limit that the cost exceeds.
     pub(super) fn covers(self, cost: Self) -> Result<(), String> {
         if cost.links > self.links {
             return Err(format!("{} inclusions", LIMIT.links));
@@ -44,7 +44,7 @@ impl Budget {
         }
     }
 
-    /// The share of one of `count`.
+    /// One of `count` equal shares.
     pub(super) fn share(self, count: usize) -> Self {
         Self {
             links: self.links / count,

@@ -12,7 +12,7 @@ fn extension(name: &str, spec: &str) -> String {
     )
 }
 
-/// A host whose authorization has these fields.
+/// An HTTPProxy spec whose host has these authorization fields and routes.
 fn host(authorization: &str, routes: &str) -> String {
     format!(
         "{{virtualhost: {{fqdn: a.com, authorization: {{{authorization}}}}}, routes: [{routes}]}}"
@@ -23,7 +23,7 @@ const ROUTE: &str = "{services: [{name: one, port: 80}]}";
 const GRPC: &str = "extensionRef: {name: grpc}";
 const HTTP: &str = "extensionRef: {name: http}, serviceType: http";
 
-/// A translation with the ExtensionServices `grpc` and `http`.
+/// Creates a translation with the ExtensionServices `grpc` and `http`.
 fn world() -> World {
     let mut world = World::new();
     let service = "services: [{name: two, port: 80}]";
@@ -217,7 +217,7 @@ fn a_check_that_cannot_be_made_refuses_the_requests_that_need_it() {
         "^ /open -> shop/one:80\n/ / -> shop/one:80\n"
     );
     assert_eq!(world.status("a"), "valid\n");
-    // The context of a route, in an HTTPProxy that others include.
+    // A route's context in an included HTTPProxy.
     world.proxy(
         "child",
         "{routes: [{services: [{name: one, port: 80}], authPolicy: {context: {a: b}}}]}",

@@ -1,11 +1,11 @@
-//! Validation of clients' certificates.
+//! Client certificate validation.
 
 use serde_json::json;
 
 use super::super::testing::World;
 use super::hosts::{secret, with_tls};
 
-/// A translation with a certificate, and a Secret `ca` in a namespace with CA certificates and lists.
+/// Creates a translation with a certificate, and with a Secret `ca` in `namespace` that contains a CA bundle and CRLs.
 fn world(namespace: &str) -> World {
     let mut world = World::new();
     world.put_value(secret("shop"));

@@ -1,11 +1,11 @@
-//! Changes to cookies, of routes and of Services.
+//! Changes that routes and Services make to cookies.
 
 use sesame_model::{Action, CookieChange};
 
 use super::super::testing::World;
 use super::{forward, refused, route, spec};
 
-/// The changes of each target: names, and whether the cookies are `Secure`.
+/// The changes for each target: the names of cookies, and whether they are `Secure`.
 fn cookies(fields: &str) -> Vec<Vec<(String, Option<bool>)>> {
     let Action::Forward(forward) = route(fields).action else {
         panic!("{fields}");

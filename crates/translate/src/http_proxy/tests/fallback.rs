@@ -8,10 +8,11 @@ use crate::settings::IngressSettings;
 
 const ENABLED: &str = "{secretName: cert, enableFallbackCertificate: true}";
 
-/// The chain of connections with the fallback certificate.
+/// The start of the line with the fallback certificate's chain.
 const CHAIN: &str = "443 * ";
 
-/// A translation with a certificate in namespaces `shop` and `edge`, the latter of which is the fallback certificate.
+/// Creates a translation with a certificate in namespaces `shop` and `edge`; the one in `edge` is the fallback
+/// certificate.
 fn world() -> World {
     let mut world = World::new();
     world.put_value(secret("shop"));
@@ -64,7 +65,7 @@ fn only_hosts_that_enable_it_are_served_with_the_fallback_certificate() {
     ] {
         assert!(chain.contains(part), "{part}: {chain}");
     }
-    // The chain goes with the last of them.
+    // The chain is removed with the last host that uses it.
     world.remove("a");
     assert_eq!(world.chains(), chains.replace(&own_chain(&chains), ""));
     world.remove("wide");

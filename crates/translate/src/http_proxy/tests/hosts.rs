@@ -286,7 +286,7 @@ fn a_certificate_of_another_namespace_needs_a_delegation() {
 
 #[test]
 fn matches_that_another_object_takes_are_warnings() {
-    // Routes of Gateways share a fleet with HTTPProxies only if there is one fleet.
+    // Gateway API routes and HTTPProxies share a fleet only if it is the only fleet.
     let mut world = World::beside_gateway("name: http, port: 80, protocol: HTTP");
     world.put(
         "

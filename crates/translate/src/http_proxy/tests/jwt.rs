@@ -5,7 +5,7 @@ use serde_json::json;
 use super::super::testing::World;
 use super::hosts::secret;
 
-/// A translation with a certificate, and a Secret `keys` in a namespace.
+/// Creates a translation with a certificate, and with a Secret `keys` in `namespace`.
 fn world(namespace: &str) -> World {
     let mut world = World::new();
     world.put_value(secret("shop"));
@@ -61,7 +61,7 @@ fn routes_require_tokens_of_the_default_provider_or_of_their_own() {
         "invalid\nerror JWTVerificationError InvalidJWTVerification: spec.routes[6].jwtVerificationPolicy.require: HTTPProxy \
          shop/a has no provider \"z\"; use the name of one in its jwtProviders\n"
     );
-    // Redirects to HTTPS need none.
+    // Redirects to HTTPS don't require a token.
     assert!(!world.tokens(80, "a.com").contains("/x"));
 }
 

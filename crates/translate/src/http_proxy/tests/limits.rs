@@ -1,8 +1,8 @@
-//! Trees that exceed the limits, and their effect on others.
+//! Trees that exceed the limits, and the effect on their other inclusions.
 
 use super::super::testing::World;
 
-/// A chain of HTTPProxies, each of which includes the next one twice, with conditions `/a` and `/b` and this one.
+/// Adds a chain of HTTPProxies. Each includes the next one twice, with prefixes `/a` and `/b`, and with `condition`.
 fn doubling(world: &mut World, name: &str, depth: usize, condition: &str) {
     for n in 0..depth {
         let include = |prefix: &str| {
@@ -35,7 +35,7 @@ fn an_include_that_is_too_large_leaves_the_others_their_share() {
     );
     let routes = world.routes(80, "a.com");
     assert!(routes.contains("^ /c -> shop/one:80\n"));
-    // A dead end replaces the rest.
+    // A dead end replaces the inclusions beyond the limit.
     assert!(routes.contains("^ /wide -> 502\n"));
     assert_eq!(world.status("child"), "valid\n");
     let status = world.status("d0");
@@ -68,7 +68,7 @@ fn inclusions_that_contradict_each_other_count() {
     ]);
     let status = world.status("child");
     assert!(status.contains("header x: several conditions"), "{status}");
-    // Each child has a share of 819, so it has a dead end too.
+    // Each child gets a share of 819 inclusions, so it also has a dead end.
     let routes = world.routes(80, "a.com");
     assert!(routes.contains("^ /0 x:a -> 502\n"), "{routes}");
 }

@@ -103,7 +103,7 @@ fn forwarded_connections_have_no_rate() {
     assert_eq!(world.rates(80, "a.com"), "5: host");
 }
 
-/// A translation whose rate limit service is the ExtensionService `limits`, with this spec if there is one.
+/// Creates a translation whose rate limit service is the ExtensionService `limits`; it has this spec, or doesn't exist.
 fn limited(extension: Option<&str>, fail_open: bool) -> World {
     let mut world = World::new();
     world.set(IngressSettings {
@@ -125,7 +125,7 @@ fn limited(extension: Option<&str>, fail_open: bool) -> World {
     world
 }
 
-/// A host with global limits, and two routes: the second disables them.
+/// A host with global limits and two routes, the second of which disables the limits.
 const GLOBAL: &str = "
     virtualhost: {fqdn: a.com, rateLimitPolicy: {global: {descriptors: [{entries: [{genericKey: {value: host}}]}]}}}
     routes:

@@ -1,4 +1,4 @@
-//! When resources are removed at a client.
+//! When resources are removed from a client.
 
 use super::*;
 

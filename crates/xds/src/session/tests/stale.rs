@@ -77,7 +77,7 @@ fn clusters_are_removed_when_a_rejected_route_is_removed_or_reverted() {
     client.settle(&mut fleet);
     assert_eq!(client.take_log(), ["cluster -c0"], "then clusters");
 
-    // The version that the client has had all along.
+    // Restores the version that the client has had all along.
     let (mut fleet, mut client) = served();
     reject_route(&mut fleet, &mut client);
     fleet.apply(update(

@@ -84,7 +84,7 @@ fn changing_the_cluster_ip_recreates_the_service() {
     assert_eq!(fixture.run_jobs(), ["apply Service"]);
 }
 
-/// Unlike a Service that doesn't exist, an outdated one serves some ports only.
+/// Unlike a missing Service, an outdated one still serves some ports.
 #[test]
 fn an_outdated_service_is_reported() {
     let mut fixture = Fixture::new();

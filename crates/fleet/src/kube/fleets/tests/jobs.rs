@@ -65,7 +65,7 @@ fn a_fleet_that_is_not_managed_is_left_as_it_is() {
     });
     assert!(fixture.run_jobs().is_empty(), "nothing is updated");
     assert!(fixture.state().is_some());
-    // All changes made meanwhile are applied.
+    // All changes made during the job are applied.
     fixture.set_fleet(managed(Some(true), 82));
     let repaired = fixture.run_jobs();
     for kind in ["Deployment", "Service"] {

@@ -30,7 +30,7 @@ fn an_unwatchable_namespace_affects_only_its_own_fleets() {
     };
     let expected = BTreeMap::from([(id(), false), (other.clone(), true)]);
     assert_eq!(with_problem(&mut fleets), expected);
-    // A list of one namespace doesn't cover the other.
+    // Listing one namespace doesn't cover the other.
     let here = Some("default".to_owned());
     fleets.handle_event(
         ObjectEvent::Listed(ObjectKind::ConfigMap, here, Vec::new()),

@@ -1,4 +1,4 @@
-//! The state against a simulated cluster: a leader, followers, and Envoys that read their files late.
+//! Runs the state against a simulated cluster: a leader, followers, and Envoys that read their files late.
 
 use jiff::SignedDuration;
 use k8s_openapi::ByteString;

@@ -1,4 +1,4 @@
-//! Failed writes and deletions, modifications by others, and times without a leader.
+//! Failed writes and deletions, modifications by other clients, and times without a leader.
 
 use super::*;
 

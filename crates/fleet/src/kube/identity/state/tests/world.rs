@@ -59,7 +59,7 @@ impl Cluster {
         secret
     }
 
-    /// Sends the watch event of a Secret.
+    /// Sends a watch event for a Secret.
     pub(super) fn send_event(&self, state: &mut SecretsState, name: &Name) {
         let source = match name.1.as_str() {
             secret::CA => SecretSource::Ca,
@@ -69,7 +69,7 @@ impl Cluster {
         state.handle_event(source, Event::Apply(self.secrets[name].clone()));
     }
 
-    /// Reconciles all due Secrets, as the store does. Returns the number of writes of the CAs.
+    /// Reconciles all due Secrets, as the store does. Returns how many times the CAs were written.
     pub(super) fn reconcile(&mut self, state: &mut SecretsState, now: Timestamp) -> usize {
         let mut cas_written = 0;
         for pass in 0.. {
@@ -154,7 +154,7 @@ fn trusted_cas(files: &TlsFiles) -> Vec<String> {
     bundle.into_iter().map(|ca| ca.pem).collect()
 }
 
-/// Replicas with these periods.
+/// Replicas that read their files at these intervals.
 pub(super) fn replicas<const N: usize>(cluster: &Cluster, periods: [i64; N]) -> [Process; N] {
     periods.map(|period| {
         let subject = Subject::Server(vec![DNS_NAME.to_owned()]);
@@ -162,7 +162,7 @@ pub(super) fn replicas<const N: usize>(cluster: &Cluster, periods: [i64; N]) -> 
     })
 }
 
-/// An Envoy of each fleet, with these periods.
+/// One Envoy per fleet, which reads its files at this interval.
 pub(super) fn envoys<const N: usize>(
     cluster: &Cluster,
     fleets: &[&str],
@@ -187,7 +187,7 @@ impl TimeProvider for FixedTime {
     }
 }
 
-/// A TLS handshake in memory, at this time.
+/// Performs a TLS handshake in memory, at this time.
 pub(super) fn handshake(
     server: &TlsFiles,
     client: &TlsFiles,
