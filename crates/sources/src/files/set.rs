@@ -170,12 +170,8 @@ impl FileSet {
     /// Reads all files for the first time. Objects without a creation time don't get one.
     pub(super) fn first(&mut self, stdin: &mut dyn Read) -> Vec<Change> {
         let mut touched = BTreeSet::new();
-        if self
-            .config
-            .paths
-            .iter()
-            .any(|path| path == Path::new(STDIN))
-        {
+        let mut paths = self.config.paths.iter();
+        if paths.any(|path| path == Path::new(STDIN)) {
             let path: Arc<Path> = Path::new(STDIN_NAME).into();
             match read::read_stream(stdin, self.config.limits.file_bytes) {
                 Ok(text) => self.parse(&path, &text, None, &mut touched),
@@ -217,8 +213,9 @@ impl FileSet {
         self.counters.walks += 1;
         self.due = None;
         let walk = walk::walk(&self.config.paths, &self.config.limits);
-        self.remove_missing(&walk, now, touched);
-        for (path, stamp) in walk.files {
+        let (missing, differing) = self.compare(&walk.files);
+        self.remove_missing(missing, &walk, now, touched);
+        for (path, stamp) in differing {
             let file = self.files.entry(path.clone()).or_default();
             if let Some((Transient::Missing, _)) = file.transient {
                 file.transient = None;
@@ -232,19 +229,46 @@ impl FileSet {
         self.folders = walk.folders;
     }
 
-    fn remove_missing(&mut self, walk: &Walk, now: RefreshTime, touched: &mut BTreeSet<ObjectKey>) {
-        let unseen = |path: &Path| walk.unseen.iter().any(|above| path.starts_with(above));
-        let missing = |path: &&Arc<Path>| {
-            !walk.files.contains_key(*path) && !unseen(path) && ***path != *Path::new(STDIN_NAME)
-        };
-        let missing: Vec<_> = self.files.keys().filter(missing).cloned().collect();
+    /// The known files that were not found, and the files that are new or differ. `found` is sorted by path.
+    fn compare(&self, found: &[(Arc<Path>, Stamp)]) -> (Vec<Arc<Path>>, Vec<(Arc<Path>, Stamp)>) {
+        let (mut missing, mut differing) = (Vec::new(), Vec::new());
+        let mut known = self.files.iter().peekable();
+        for (path, stamp) in found {
+            while let Some((gone, _)) = known.next_if(|(known, _)| *known < path) {
+                missing.push(gone.clone());
+            }
+            let file = known.next_if(|(known, _)| *known == path);
+            let same = file.is_some_and(|(_, file)| {
+                file.stamp == Some(*stamp)
+                    && !matches!(file.transient, Some((Transient::Missing, _)))
+            });
+            if !same {
+                differing.push((path.clone(), *stamp));
+            }
+        }
+        missing.extend(known.map(|(gone, _)| gone.clone()));
+        (missing, differing)
+    }
+
+    /// Removes the objects of files that are gone for good.
+    fn remove_missing(
+        &mut self,
+        missing: Vec<Arc<Path>>,
+        walk: &Walk,
+        now: RefreshTime,
+        touched: &mut BTreeSet<ObjectKey>,
+    ) {
         if missing.is_empty() {
             return;
         }
+        let unseen = |path: &Path| walk.unseen.iter().any(|above| path.starts_with(above));
         // A renamed file that is empty is being saved.
-        let found = walk.files.values().filter(|stamp| stamp.size > 0);
-        let found: HashSet<Identity> = found.map(|stamp| stamp.identity).collect();
+        let found = walk.files.iter().filter(|(_, stamp)| stamp.size > 0);
+        let found: HashSet<Identity> = found.map(|(_, stamp)| stamp.identity).collect();
         for path in missing {
+            if unseen(&path) || *path == *Path::new(STDIN_NAME) {
+                continue;
+            }
             let Some(file) = self.files.get_mut(&path) else {
                 continue;
             };

@@ -18,7 +18,8 @@ use super::set::STDIN;
 /// The result of a walk.
 #[derive(Debug, Default)]
 pub(super) struct Walk {
-    pub(super) files: BTreeMap<Arc<Path>, Stamp>,
+    /// Sorted by path. A list, since comparing paths takes longer than a stat.
+    pub(super) files: Vec<(Arc<Path>, Stamp)>,
     /// The folders to watch, by absolute path.
     pub(super) folders: BTreeMap<PathBuf, Identity>,
     /// Paths that could not be listed. Files under them may still exist.
@@ -40,6 +41,7 @@ pub(super) fn walk(paths: &[PathBuf], limits: &Limits) -> Walk {
     for path in paths.iter().filter(|path| *path != Path::new(STDIN)) {
         walker.root(path);
     }
+    walker.walk.files.sort_by(|(a, _), (b, _)| a.cmp(b));
     walker.walk
 }
 
@@ -166,7 +168,7 @@ impl Walker<'_> {
             }
             self.bytes = bytes;
         }
-        self.walk.files.insert(path.into(), Stamp::of(metadata));
+        self.walk.files.push((path.into(), Stamp::of(metadata)));
         // A write to a link's target is an event in the target's folder.
         if is_link && let Ok(target) = fs::canonicalize(path) {
             self.watch_around(&target);
