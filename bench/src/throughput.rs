@@ -118,7 +118,7 @@ pub(crate) fn run(settings: &Settings) -> Result<Vec<Figure>> {
         ),
         cost(
             "module",
-            "CPU time per request: the same table in shards".to_owned(),
+            "CPU time per request: the same table, sharded".to_owned(),
         ),
         ratio(
             &format!("throughput: shards / one table, {LARGE} hosts"),

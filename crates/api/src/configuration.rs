@@ -24,8 +24,8 @@ pub use self::envoy::{
     NetworkPublishingType, ResourceAmounts, TolerationEffect, TolerationOperator,
 };
 
-/// How an instance of Sesame works, and how its Envoys run. GatewayClasses and Gateways may refer to a SesameConfiguration of
-/// their own for their Envoys.
+/// Configures a Sesame instance and its Envoys. GatewayClasses and Gateways may refer to a SesameConfiguration of their
+/// own for their Envoys.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SesameConfiguration {
@@ -51,7 +51,7 @@ resource! { SesameConfiguration {
     }
 } }
 
-/// The settings of an instance.
+/// The settings for an instance.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(feature = "schema", schemars(extend("x-kubernetes-validations" = [
@@ -59,7 +59,7 @@ resource! { SesameConfiguration {
 ])))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ConfigurationSpec {
-    /// Settings of the Gateway API. Without this section, Sesame serves no Gateways.
+    /// Settings for the Gateway API. Without this section, Sesame doesn't serve Gateways.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gateway: Option<GatewayConfiguration>,
     /// The Envoys that Sesame runs. Without this section, Envoys run outside Sesame.
@@ -71,10 +71,10 @@ pub struct ConfigurationSpec {
     /// The ports on which Ingresses and HTTPProxies are served.
     #[serde(default, skip_serializing_if = "is_default")]
     pub default_ports: DefaultPorts,
-    /// Settings of Ingresses.
+    /// Settings for Ingresses.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ingress: Option<IngressConfiguration>,
-    /// Settings of HTTPProxies.
+    /// Settings for HTTPProxies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub http_proxy: Option<HttpProxyConfiguration>,
     /// The service that enforces the global rate limits of HTTPProxies. Without this section, such limits are errors.
@@ -94,7 +94,7 @@ impl ConfigurationSpec {
     }
 }
 
-/// Settings of the Gateway API.
+/// Settings for the Gateway API.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(feature = "schema", schemars(extend("x-kubernetes-validations" = [
@@ -162,7 +162,7 @@ pub struct DefaultPorts {
     /// The port for requests without TLS.
     #[cfg_attr(feature = "schema", schemars(range(min = 1, max = 65535)))]
     pub http: u16,
-    /// The port for TLS. Redirects to HTTPS name it if it isn't 443.
+    /// The port for TLS. Redirects to HTTPS include it unless it is 443.
     #[cfg_attr(feature = "schema", schemars(range(min = 1, max = 65535)))]
     pub https: u16,
 }
@@ -176,7 +176,7 @@ impl Default for DefaultPorts {
     }
 }
 
-/// Settings of Ingresses, and of classes of HTTPProxies.
+/// Settings for Ingresses, and for the classes of HTTPProxies.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -191,7 +191,7 @@ pub struct IngressConfiguration {
     pub class_names: Option<Vec<Arc<str>>>,
 }
 
-/// Settings of HTTPProxies.
+/// Settings for HTTPProxies.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -203,8 +203,8 @@ pub struct HttpProxyConfiguration {
         schemars(length(min = 1, max = 1024), inner(length(min = 1, max = 63)))
     )]
     pub root_namespaces: Option<Vec<Arc<str>>>,
-    /// The Secret with the certificate for TLS connections without SNI or with an unknown name. They reach only the hosts of
-    /// HTTPProxies that set `enableFallbackCertificate`.
+    /// The Secret with the certificate for TLS connections without SNI or with an unknown server name. These
+    /// connections reach only the hosts of HTTPProxies that set `enableFallbackCertificate`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fallback_certificate: Option<ObjectName>,
 }

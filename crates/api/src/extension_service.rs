@@ -61,7 +61,7 @@ pub struct ExtensionServiceSpec {
     /// How long calls may take, and how long idle connections stay open. `idle` has no effect.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_policy: Option<Box<TimeoutPolicy>>,
-    /// The version of Envoy's gRPC APIs that the service implements; only `v3`.
+    /// The version of Envoy's gRPC APIs that the service implements; only `v3` is supported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub protocol_version: Option<ExtensionProtocolVersion>,
     /// Circuit breaking: limits on connections, requests and retries.

@@ -159,7 +159,7 @@ pub(crate) enum LogFormat {
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Errors in files are printed to standard error as file:line:column: message. All other objects are translated, and the \
-exit status is 1. Problems of Ingresses are printed there too, since an Ingress's status has no field for them.
+exit status is 1. Problems with Ingresses are also printed there, since an Ingress's status has no field for them.
 
 Examples:
   sesame translate examples/quickstart
@@ -194,7 +194,7 @@ pub(crate) struct TranslateArgs {
     pub(crate) route_shards: RouteShards,
 }
 
-/// Settings of Ingresses and HTTPProxies, the same for all commands that translate them.
+/// Settings for Ingresses and HTTPProxies, the same for all commands that translate them.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct IngressArgs {
     /// Name of the ingress class that Sesame implements; IngressClasses with Sesame's controller name also count
@@ -208,8 +208,8 @@ pub(crate) struct IngressArgs {
         conflicts_with = "config"
     )]
     root_namespaces: Vec<String>,
-    /// Secret with the certificate for TLS connections with no SNI or an unknown server name. They reach only the hosts
-    /// of HTTPProxies that enable this certificate
+    /// Secret with the certificate for TLS connections with no SNI or an unknown server name. These connections reach
+    /// only the hosts of HTTPProxies that enable this certificate
     #[arg(long, value_name = "NAMESPACE/NAME", value_parser = secret_name, conflicts_with = "config")]
     fallback_certificate: Option<NamespacedName>,
     /// ExtensionService that enforces the global rate limits of HTTPProxies [default: none; global rate limits are errors]
@@ -222,7 +222,7 @@ pub(crate) struct IngressArgs {
     /// Let requests pass if the rate limit service fails or can't be used; otherwise, they get 503
     #[arg(long, requires = "rate_limit_service")]
     rate_limit_fail_open: bool,
-    /// Add X-RateLimit headers to responses to requests with a global rate limit
+    /// Add X-RateLimit headers to responses if a global rate limit applies to the request
     #[arg(long, requires = "rate_limit_service")]
     rate_limit_headers: bool,
     /// Respond to rejected gRPC calls with RESOURCE_EXHAUSTED instead of UNAVAILABLE

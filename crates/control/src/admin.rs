@@ -97,8 +97,8 @@ async fn only_loopback_hosts(request: Request, next: Next) -> Response {
     if has_loopback_host(request.headers()) {
         return next.run(request).await;
     }
-    let text = "these pages are only served to this machine: the Host must be localhost or a loopback address, such as \
-                127.0.0.1\n";
+    let text = "these pages are served only on this machine: the Host header must be localhost or a loopback address, \
+                such as 127.0.0.1\n";
     (StatusCode::FORBIDDEN, text).into_response()
 }
 

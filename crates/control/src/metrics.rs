@@ -1,7 +1,6 @@
 //! Metrics of a run.
 //!
-//! In: counts and durations. Out: the text format of Prometheus (OpenMetrics). It must not depend on how the text is
-//! served.
+//! In: counts and durations. Out: OpenMetrics text. This module must not depend on how the text is served.
 
 mod collect;
 mod replica;

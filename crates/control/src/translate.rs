@@ -38,7 +38,7 @@ pub struct Resources {
     /// Scoped routes, for sharded route tables (SRDS).
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub scopes: Vec<Value>,
-    /// Route tables (RDS), whole or in shards.
+    /// Route tables (RDS), whole or sharded.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub routes: Vec<Value>,
     /// Clusters (CDS).

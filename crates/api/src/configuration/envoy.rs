@@ -9,8 +9,8 @@ use crate::duration::Duration;
 use crate::open_enum::open_enum;
 use crate::skip::is_default;
 
-/// How Envoys run. An omitted field has its value from the SesameConfiguration of the Gateway's class, then from that of the
-/// instance, or else its default.
+/// How Envoys run. An omitted field takes its value from the SesameConfiguration of the Gateway's class, then from that
+/// of the instance, or else its default.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(feature = "schema", schemars(extend("x-kubernetes-validations" = [
@@ -38,7 +38,7 @@ pub struct EnvoyConfiguration {
     /// Whether a PodDisruptionBudget limits evictions, for example when nodes are drained.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disruption_budget: Option<bool>,
-    /// The image of Envoy.
+    /// The Envoy image.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(
         feature = "schema",
@@ -86,7 +86,7 @@ pub struct NetworkPublishing {
     /// The kind of Service; `LoadBalancerService` by default.
     #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
     pub type_: Option<NetworkPublishingType>,
-    /// Annotations of the Service only, such as those for a load balancer.
+    /// Annotations for the Service only, such as those for a load balancer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub annotations: Option<BTreeMap<String, String>>,
     /// The Service's `loadBalancerClass`.
@@ -257,7 +257,7 @@ open_enum! {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct EnvoyDrain {
-    /// How long it keeps serving while load balancers stop sending to it, such as `5s`.
+    /// How long an Envoy keeps serving while load balancers stop sending it traffic, such as `5s`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(
         feature = "schema",
@@ -267,7 +267,7 @@ pub struct EnvoyDrain {
         )
     )]
     pub delay: Option<Duration>,
-    /// How long clients then have to disconnect, such as `60s`.
+    /// How long clients may then take to disconnect, such as `60s`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(
         feature = "schema",

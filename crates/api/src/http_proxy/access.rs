@@ -105,7 +105,7 @@ pub struct AllowedHeader {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(length(min = 1, max = 256)))]
     pub suffix: Option<Arc<str>>,
-    /// A part of the name.
+    /// Text that the name contains.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(length(min = 1, max = 256)))]
     pub contains: Option<Arc<str>>,
@@ -114,7 +114,7 @@ pub struct AllowedHeader {
     pub ignore_case: bool,
 }
 
-/// Authorization settings of a host or a route. A route's settings override its host's.
+/// Authorization settings for a host or a route. A route's settings override its host's.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AuthorizationPolicy {
@@ -156,7 +156,7 @@ impl RequestBodyBuffer {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct IpFilter {
     /// The address to compare: `Peer` is the source address of the connection; `Remote` is the client address that
-    /// trusted proxies report in the `X-Forwarded-For` header or by the PROXY protocol.
+    /// trusted proxies report in the `X-Forwarded-For` header or through the PROXY protocol.
     pub source: IpFilterSource,
     /// The range, such as `10.0.0.0/8`, or a single address.
     #[cfg_attr(feature = "schema", schemars(length(min = 1, max = 64)))]

@@ -8,7 +8,7 @@ use crate::skip::is_default;
 
 use crate::open_enum::open_enum;
 
-/// The timeouts of requests. A timeout is a duration, such as `30s` or `1m30s`, or `infinity` for none. Empty or `0` means
+/// Timeouts for requests. A timeout is a duration, such as `30s` or `1m30s`, or `infinity` for none. Empty or `0` means
 /// the default.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

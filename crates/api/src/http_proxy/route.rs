@@ -41,10 +41,10 @@ pub struct HttpProxyRoute {
     /// Whether requests without TLS are served too, if the host has TLS. By default, they are redirected to HTTPS.
     #[serde(default, skip_serializing_if = "is_default")]
     pub permit_insecure: bool,
-    /// Overrides of the host's authorization for this route.
+    /// Authorization settings for this route. Overrides the host's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub auth_policy: Option<Box<AuthorizationPolicy>>,
-    /// The timeouts of requests.
+    /// Timeouts for requests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_policy: Option<Box<TimeoutPolicy>>,
     /// When requests are retried; not at all by default.
@@ -69,7 +69,7 @@ pub struct HttpProxyRoute {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(feature = "schema", schemars(length(max = 64)))]
     pub cookie_rewrite_policies: Vec<CookieRewritePolicy>,
-    /// Rate limits, instead of the host's.
+    /// Rate limits. Overrides the host's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_limit_policy: Option<Box<RateLimitPolicy>>,
     /// Answers requests with a redirect.
@@ -81,15 +81,15 @@ pub struct HttpProxyRoute {
     /// The redirects from Services that Envoy follows instead of passing them to the client; none by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub internal_redirect_policy: Option<Box<InternalRedirectPolicy>>,
-    /// The JSON Web Tokens that requests need, instead of a token from the host's default provider.
+    /// The JSON Web Tokens that requests need. Overrides the host's default provider.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub jwt_verification_policy: Option<Box<JwtVerificationPolicy>>,
-    /// The addresses from which requests are allowed, instead of the host's filters. Mutually exclusive with
+    /// The addresses from which requests are allowed. Overrides the host's filters. Mutually exclusive with
     /// `ipDenyPolicy`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(feature = "schema", schemars(length(max = 1024)))]
     pub ip_allow_policy: Vec<IpFilter>,
-    /// The addresses from which requests are rejected, instead of the host's filters. Mutually exclusive with
+    /// The addresses from which requests are rejected. Overrides the host's filters. Mutually exclusive with
     /// `ipAllowPolicy`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(feature = "schema", schemars(length(max = 1024)))]

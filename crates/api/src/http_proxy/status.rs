@@ -37,9 +37,9 @@ impl HttpProxyStatus {
 open_enum! {
     /// The state of an HTTPProxy.
     pub enum HttpProxyState {
-        /// All of it is in effect.
+        /// The entire object is in effect.
         Valid = "valid",
-        /// At least part of it isn't in effect.
+        /// At least part of the object isn't in effect.
         Invalid = "invalid",
         /// It has no host, and no other HTTPProxy includes it.
         Orphaned = "orphaned",

@@ -80,7 +80,7 @@ pub struct HttpProxyTls {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_validation: Option<Box<HttpProxyClientValidation>>,
     /// Whether the host is also served, with Sesame's fallback certificate, on TLS connections without SNI or with an
-    /// unknown name. Mutually exclusive with `clientValidation`, `passthrough` and `tcpproxy`.
+    /// unknown server name. Mutually exclusive with `clientValidation`, `passthrough` and `tcpproxy`.
     #[serde(default, skip_serializing_if = "is_default")]
     pub enable_fallback_certificate: bool,
 }

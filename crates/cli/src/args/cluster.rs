@@ -57,7 +57,7 @@ pub(crate) struct ServeArgs {
     /// Host at which Envoys reach the xDS server [default: the Service `sesame-xds`]
     #[arg(long, value_name = "NAME", conflicts_with = "unmanaged")]
     pub(crate) xds_host: Option<String>,
-    /// Port at which Envoys reach the xDS server [default: the port of --xds]
+    /// Port on which Envoys reach the xDS server [default: the port of --xds]
     #[arg(long, value_name = "PORT", conflicts_with = "unmanaged")]
     pub(crate) xds_port: Option<u16>,
     /// Folder with tls.crt, tls.key and ca.crt for the xDS server, reloaded when they change [default: Sesame issues
@@ -127,8 +127,8 @@ fn default_sidecar_image() -> String {
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Problems come first. The command reads the objects' statuses, so it needs permission to list Gateways, \
-ListenerSets, all kinds of routes, Ingresses, HTTPProxies and ExtensionServices, but no connection to Sesame. Problems of \
-Ingresses are Events, not part of their statuses: see `kubectl describe ingress`.
+ListenerSets, all kinds of routes, Ingresses, HTTPProxies and ExtensionServices, but no connection to Sesame. Problems \
+with Ingresses are reported as Events, not in their statuses: see `kubectl describe ingress`.
 
 Examples:
   sesame status              the namespace of the current context

@@ -45,7 +45,7 @@ impl Translator {
         for &port in &request.ports {
             let rejected = Rejected::listener(fleet.clone(), port);
             if self.rejected.contains(&rejected) {
-                let rejected = format!("an Envoy rejected the listener of port {port}");
+                let rejected = format!("an Envoy rejected the listener on port {port}");
                 state.ports.entry(port).or_insert(rejected);
             }
         }

@@ -116,7 +116,7 @@ async fn run(
             Some(result) = jobs.join_next() => match result {
                 Ok((id, written)) => services.done(id, written, Instant::now()),
                 // Unexpected: a job only sends requests.
-                Err(error) => tracing::error!("the write of a Service panicked: {error}"),
+                Err(error) => tracing::error!("the task that writes a Service panicked: {error}"),
             },
             permit = failures.reserve(), if services.has_failure() => match permit {
                 Ok(permit) => {

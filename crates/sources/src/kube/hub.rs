@@ -468,7 +468,7 @@ impl Hub {
 fn undecodable(message: &str) -> (FailureReason, String) {
     let message = format!(
         "{message}; fix the field, or check the CRD's version. \
-         Its last good version, if any, remains in use"
+         The last good version of the object, if any, remains in use"
     );
     (FailureReason::Unreadable, message)
 }

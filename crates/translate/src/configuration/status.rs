@@ -116,7 +116,7 @@ fn status(
         true => ("Accepted", "The spec is valid."),
         false => (
             "Invalid",
-            "The spec is invalid; see the errors of this condition.",
+            "The spec is invalid; see the errors in this condition.",
         ),
     };
     let accepted = Condition {
@@ -135,7 +135,7 @@ fn status(
         ),
         (true, false) => (
             "RestartRequired",
-            "Part of it takes effect only after Sesame restarts; see the errors of this condition."
+            "Part of the spec takes effect only after Sesame restarts; see the errors in this condition."
                 .into(),
         ),
         (true, true) => ("Programmed", in_effect(uses).into()),

@@ -150,7 +150,7 @@ fn check(
     };
     if !matches!(protocol, AuthProtocol::Http { .. }) && !extension.speaks_grpc() {
         let message = "the ExtensionService has protocol http/1.1, but the service type grpc needs h2 or h2c; \
-             change the protocol, or serviceType to http";
+             change the protocol, or set serviceType to http";
         findings.refuse(About::AUTH_SERVICE, &field, message);
     }
     let removed = external_auth::exclusive(&protocol).cloned().collect();

@@ -113,7 +113,7 @@ fn hash(field: &str, policies: &[RequestHashPolicy], findings: &mut Findings) ->
         let field = format!("{field}.requestHashPolicies[{index}]");
         match part(policy) {
             Ok(of) if hash.iter().any(|other| other.of == of) => {
-                let message = "repeats an earlier entry; it is ignored";
+                let message = "repeats an earlier entry and is ignored";
                 findings.warn(About::BALANCING, &field, message);
             }
             Ok(of) => hash.push(HashPolicy {
@@ -146,7 +146,7 @@ fn part(policy: &RequestHashPolicy) -> Result<HashOf, &'static str> {
         }
         (None, None, true) => Ok(HashOf::Source),
         _ => Err(
-            "needs exactly one of headerHashOptions, queryParameterHashOptions and hashSourceIP; it is ignored",
+            "needs exactly one of headerHashOptions, queryParameterHashOptions and hashSourceIP; the entry is ignored",
         ),
     }
 }

@@ -61,7 +61,7 @@ pub(super) fn read(
     };
     let any = validation.ca_secret.is_none();
     if any && untrusted && !validation.optional_client_certificate {
-        let message = "clients without a certificate are accepted too, unless caSecret is set; set it, or \
+        let message = "without caSecret, clients without a certificate are also accepted; set caSecret or \
                        optionalClientCertificate";
         findings.warn(About::CLIENTS, field, message);
     }
@@ -69,7 +69,7 @@ pub(super) fn read(
         None => Ok(None),
         Some(_) if untrusted => {
             let message =
-                "has no effect together with skipClientCertValidation; remove one of them";
+                "has no effect in combination with skipClientCertValidation; remove one of them";
             findings.warn(About::CLIENTS, &format!("{field}.crlSecret"), message);
             Ok(None)
         }
@@ -80,7 +80,7 @@ pub(super) fn read(
     };
     if validation.forward_client_certificate.is_some() && proxy.spec.tcp_proxy.is_some() {
         let field = format!("{field}.forwardClientCertificate");
-        let message = "has no effect on forwarded connections, which have no headers";
+        let message = "has no effect on forwarded connections, since Envoy doesn't read their requests; remove it";
         findings.warn(About::CLIENTS, &field, message);
     }
     let (authorities, revoked) = (authorities?, revoked?);

@@ -215,7 +215,7 @@ impl Conditions {
         if both.headers.len() + both.query.len() > MAX_CONDITIONS {
             both.headers.truncate(self.headers.len());
             both.query.truncate(self.query.len());
-            let message = format!("there are more than {MAX_CONDITIONS} conditions");
+            let message = format!("at most {MAX_CONDITIONS} conditions are allowed; remove some");
             too_large.get_or_insert(message);
         }
         match too_large {
@@ -235,7 +235,9 @@ impl Conditions {
         let joined = |path: &str| {
             let path = without_repeated_slashes(&format!("{outer}{path}"));
             match path.len() > MAX_TEXT {
-                true => Err(format!("the path is longer than {MAX_TEXT} bytes")),
+                true => Err(format!(
+                    "the path is longer than {MAX_TEXT} bytes; shorten it"
+                )),
                 false => Ok(path),
             }
         };
@@ -250,7 +252,7 @@ impl Conditions {
                 let prefix = outer.strip_suffix('/').unwrap_or(outer);
                 let pattern = pattern
                     .after(prefix)
-                    .map_err(|why| format!("the regular expression below prefix {prefix} {why}"))?;
+                    .map_err(|why| format!("the regular expression after prefix {prefix} {why}"))?;
                 Some(PathCondition::Regex(pattern))
             }
         })
@@ -368,7 +370,7 @@ fn consistent(values: &[&ValueMatch]) -> Result<(), &'static str> {
     });
     for inner in negated {
         if values.iter().any(|value| **value == *inner) {
-            return Err("a condition is the opposite of another; remove one of them");
+            return Err("two conditions contradict each other; remove one of them");
         }
     }
     Ok(())

@@ -62,7 +62,7 @@ pub(super) fn read(field: &str, policy: &CorsPolicy, findings: &mut Findings) ->
     }
     if policy.allow_private_network {
         let message =
-            "is not supported yet: browsers refuse requests from public to private networks";
+            "is not supported yet: browsers block requests from public to private networks";
         findings.error(
             About::CORS,
             &format!("{field}.allowPrivateNetwork"),
@@ -89,7 +89,7 @@ fn origin(text: &str) -> Result<OriginMatch, String> {
     match regex::check(text) {
         Ok(()) => Ok(OriginMatch::Regex(text.to_owned())),
         Err(reason) => Err(format!(
-            "{text:?} is neither *, nor an origin such as https://example.com, and as a regular expression it {reason}"
+            "{text:?} is not * or an origin such as https://example.com, and the regular expression {reason}"
         )),
     }
 }

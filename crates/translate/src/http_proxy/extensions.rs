@@ -219,7 +219,8 @@ fn declared(extension: &ExtensionService) -> Declared {
     let tls = match spec.validation.as_deref() {
         None => tls.then_some(TlsSettings::Unverified),
         Some(_) if spec.protocol == Some(ExtensionProtocol::H2c) => {
-            let message = "can't be applied to protocol h2c, which uses no TLS; remove it, or change the protocol to h2";
+            let message = "can't be applied to protocol h2c, which doesn't use TLS; \
+                           remove it, or change the protocol to h2";
             findings.refuse(About::VALIDATION, "spec.validation", message);
             None
         }
@@ -245,8 +246,7 @@ fn declared(extension: &ExtensionService) -> Declared {
     let idle = timeouts.and_then(|of| of.idle_connection.as_ref());
     let idle_timeout = limit("idleConnection", idle);
     if timeouts.is_some_and(|timeouts| timeouts.idle.is_some()) {
-        let message =
-            "has no effect: only the total time of a call is limited; remove it, or set response";
+        let message = "has no effect; remove it, or set response to limit the duration of a call";
         findings.warn(About::EXTENSION_TIMEOUT, "spec.timeoutPolicy.idle", message);
     }
     let services = declarations(extension, &mut findings);
@@ -299,7 +299,7 @@ fn declarations(extension: &ExtensionService, findings: &mut Findings) -> Box<[D
     let namespace = &extension.meta.namespace;
     let services = &extension.spec.services;
     if services.is_empty() || services.len() > MAX_SERVICES {
-        let message = format!("expected from 1 to {MAX_SERVICES} Services");
+        let message = format!("expected 1 to {MAX_SERVICES} Services");
         findings.refuse(About::SERVICE, "spec.services", message);
     }
     let mut by_cluster: BTreeMap<ClusterKey, Declaration> = BTreeMap::new();

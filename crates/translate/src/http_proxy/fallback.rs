@@ -74,7 +74,7 @@ pub(super) fn read(
         (
             "clientValidation",
             tls.client_validation.is_some(),
-            "clients present no certificate on connections with the fallback certificate",
+            "Envoy doesn't request client certificates on connections with the fallback certificate",
         ),
         (
             "passthrough",
@@ -89,7 +89,7 @@ pub(super) fn read(
     ] {
         if used {
             let message =
-                format!("has no effect together with {other}: {reason}; remove one of them");
+                format!("has no effect in combination with {other}: {reason}; remove one of them");
             error(About::TLS, &message);
             return None;
         }

@@ -167,7 +167,7 @@ fn descriptors(
     let size = serde_json::to_string(&policy.descriptors).map_or(0, |text| text.len());
     if size > MAX_BYTES {
         let message = format!(
-            "has {size} bytes as JSON; at most {MAX_BYTES} are allowed, so use shorter texts"
+            "is {size} bytes long as JSON; the maximum is {MAX_BYTES}; shorten or remove some values"
         );
         findings.refuse(about, &field, message);
         return Vec::new();

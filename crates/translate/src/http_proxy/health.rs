@@ -35,7 +35,7 @@ pub(super) fn by_request(
             }
             _ => {
                 let field = format!("{field}.expectedStatuses[{index}]");
-                let message = "expected a start from 100 to 599 and a larger end of at most 600";
+                let message = "start must be from 100 to 599, and end must be greater than start and at most 600";
                 findings.refuse(About::HEALTH, &field, message);
             }
         }

@@ -231,8 +231,9 @@ impl Walk<'_, '_> {
         let below = match outer.and(&link.conditions) {
             Ok(below) => below,
             Err(Misfit { message, rest }) => {
-                let message =
-                    format!("combined with the conditions of the enclosing includes: {message}");
+                let message = format!(
+                    "{message} (in combination with the conditions of the enclosing includes)"
+                );
                 self.report(key, Finding::error(About::INCLUDE, &field, message));
                 self.tree.dead_ends.extend(rest.map(Arc::from));
                 return ControlFlow::Continue(());
@@ -272,7 +273,8 @@ impl Walk<'_, '_> {
         };
         self.exceeded = true;
         let message = format!(
-            "exceeds the limit of {limit} per host, over all includes; requests for this include get 502 until some are removed"
+            "exceeds the limit of {limit} per host, across all includes; requests for this include get 502 \
+             until other includes or routes are removed"
         );
         self.report(key, Finding::error(About::LIMIT, field, message));
         false
@@ -299,7 +301,7 @@ impl Walk<'_, '_> {
             return error(About::INCLUDED_ROOT, included_root(target));
         }
         if self.path.len() >= MAX_DEPTH {
-            let message = format!("at most {MAX_DEPTH} levels of inclusions are supported");
+            let message = format!("includes can be nested at most {MAX_DEPTH} levels deep");
             return error(About::LIMIT, message);
         }
         Ok((key, links))

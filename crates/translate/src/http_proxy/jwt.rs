@@ -341,7 +341,7 @@ impl<'a> Server<'a> {
         }
         match hostname::not_external(hostname) {
             Some("is not a domain name") => Err("its host is not a domain name"),
-            Some(_) => Err("its host is the one that Envoy runs on"),
+            Some(_) => Err("its host is localhost"),
             None => Ok(Self {
                 tls,
                 hostname,

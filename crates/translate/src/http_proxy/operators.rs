@@ -66,7 +66,7 @@ pub(super) fn read(value: &str, names: Names<'_>) -> Result<HeaderText, String> 
     let (HeaderText::Plain(expanded) | HeaderText::Computed(expanded)) = &text;
     match expanded.len() > MAX_EXPANDED {
         true => Err(format!(
-            "is longer than {MAX_EXPANDED} bytes after its references are replaced; use a shorter value"
+            "is longer than {MAX_EXPANDED} bytes after its operators are expanded; use a shorter value"
         )),
         false => Ok(text),
     }

@@ -91,7 +91,7 @@ pub(super) fn response(
     }
     let body = policy.body.as_deref().unwrap_or_default();
     if body.len() > MAX_BODY {
-        let message = format!("has {} bytes; at most {MAX_BODY} are supported", body.len());
+        let message = format!("is {} bytes long; the maximum is {MAX_BODY}", body.len());
         findings.refuse(About::ACTION, &format!("{field}.body"), message);
     }
     match body {

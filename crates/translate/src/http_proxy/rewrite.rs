@@ -56,7 +56,7 @@ pub(super) fn read(
         } else {
             let message = match prefix {
                 Some(prefix) => {
-                    format!("prefix {prefix} has an earlier replacement; remove one of them")
+                    format!("an earlier entry also replaces prefix {prefix}; remove one of them")
                 }
                 None => "an earlier entry has no prefix either; remove one of them".to_owned(),
             };

@@ -282,7 +282,8 @@ fn forward(
                 || response != Changes::default()
                 || !own_cookies.is_empty()
             {
-                let message = "a mirror gets requests with the route's changes; its own policies have no effect";
+                let message = "a mirror gets requests as the route modifies them; \
+                               the mirror's own policies have no effect";
                 findings.warn(About::HEADERS, &field, message);
             }
             let share = share(&field, service.weight, findings);

@@ -132,7 +132,7 @@ pub(super) fn findings(
     let mut findings = Findings::default();
     if visits.len() > MAX_CHECKED && !routes.is_empty() {
         let message = format!(
-            "HTTPProxy {} includes this one {} times; only the first {MAX_CHECKED} combinations with each route are checked",
+            "HTTPProxy {} includes this one {} times; routes are checked only for the first {MAX_CHECKED} inclusions",
             root.namespaced_name(),
             visits.len()
         );

@@ -71,8 +71,7 @@ pub(super) fn cluster(
             match tls || own_tls {
                 true => validation,
                 false => {
-                    let message =
-                        "has no effect, since the protocol uses no TLS; set protocol to tls or h2";
+                    let message = "has no effect, since the protocol doesn't use TLS; set protocol to tls or h2";
                     findings.warn(About::VALIDATION, &field, message);
                     None
                 }

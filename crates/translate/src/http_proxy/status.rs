@@ -20,14 +20,14 @@ pub(super) fn status(
 ) -> Arc<HttpProxyStatus> {
     if orphaned {
         let message =
-            "no HTTPProxy that serves a host includes it; add a virtualhost, or include it";
+            "no root HTTPProxy includes it; add a virtualhost, or include it in another HTTPProxy";
         findings.push(Finding::error(About::ORPHANED, "spec", message));
     }
     let mut condition = whole(&findings, proxy.meta.generation);
     let state = match (orphaned, condition.is_true()) {
         (true, _) => {
             condition.reason = "Orphaned".into();
-            condition.message = "No HTTPProxy that serves a host includes it.".into();
+            condition.message = "No root HTTPProxy includes it.".into();
             HttpProxyState::Orphaned
         }
         (false, true) => HttpProxyState::Valid,
@@ -56,10 +56,10 @@ pub(super) fn supersession() -> Finding {
 pub(super) fn whole(findings: &[Finding], generation: i64) -> Condition {
     let errors = of_severity(findings, Severity::Error);
     let (reason, message) = match errors.is_empty() {
-        true => ("Valid", "All of it is in effect."),
+        true => ("Valid", "The entire object is in effect."),
         false => (
             "Invalid",
-            "Part of it is not in effect; see the errors of condition Valid.",
+            "Part of the object is not in effect; see the errors in condition Valid.",
         ),
     };
     let valid = errors.is_empty();

@@ -10,7 +10,7 @@ pub(super) const MAX_TEXT: usize = 4_096;
 pub(super) fn check_value(text: &str) -> Result<(), String> {
     if text.len() > MAX_TEXT {
         return Err(format!(
-            "is longer than {MAX_TEXT} bytes; use a shorter text"
+            "is longer than {MAX_TEXT} bytes; use a shorter value"
         ));
     }
     match has_controls(text) {

@@ -70,7 +70,7 @@ pub(super) fn versions(ingress: &Ingress, notices: &mut Notices) -> Option<TlsVe
     let min = min.unwrap_or(TlsVersion::V1_2);
     let max = max.unwrap_or(TlsVersion::V1_3);
     if max < min {
-        let message = "is older than the minimum, and ignored; remove it";
+        let message = "is older than the minimum version, so it is ignored; remove it";
         notices.warning(field(TLS_MAX), message);
     }
     Some(TlsVersions {
@@ -123,7 +123,7 @@ fn retry(ingress: &Ingress, notices: &mut Notices) -> Option<Retry> {
             name if RetryOn::KNOWN.contains(&name) => on.push(name.to_owned()),
             unknown => {
                 let known = RetryOn::KNOWN.join(", ");
-                let message = format!("unknown condition {unknown:?}, ignored; use {known}");
+                let message = format!("unknown condition {unknown:?} is ignored; use {known}");
                 notices.warning(field(RETRY_ON), message);
             }
         }

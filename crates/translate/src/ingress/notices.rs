@@ -65,7 +65,7 @@ impl Sources {
                 "" => notices.error(format!("{field}.secretName"), "is required"),
                 name if ingress.tls_secret(name).is_none() => {
                     let message = format!(
-                        "expected the name of a Secret; check it and annotation {}",
+                        "expected the name of a Secret; check this field and annotation {}",
                         Ingress::TLS_NAMESPACE
                     );
                     notices.error(format!("{field}.secretName"), message);
@@ -104,18 +104,18 @@ impl Sources {
                     notices.error(format!("{field}.secretName"), message);
                 }
             } else if !any_host && reader.count(self.tls.by_host, name) == 0 {
-                let message = format!("no rule has host {name}; it is not served");
+                let message = format!("no rule has host {name}; the host is not served");
                 notices.warning(format!("{field}.hosts"), message);
             } else if let Some(owner) = self.other_owner(reader, points, name) {
                 let (kind, owner) = (owner.kind, owner.namespaced_name());
-                let message = format!("host {name} has the TLS settings of {kind} {owner}");
+                let message = format!("host {name} uses the TLS settings of {kind} {owner}");
                 notices.warning(format!("{field}.secretName"), message);
             } else if let Some(owner) = owner
                 && owner.ingress != *key
                 && owner.termination.certificates != [certificate.clone()]
             {
                 let owner = owner.ingress.namespaced_name();
-                let message = format!("host {name} has the certificate of Ingress {owner}");
+                let message = format!("host {name} uses the certificate of Ingress {owner}");
                 notices.warning(format!("{field}.secretName"), message);
             }
         }
@@ -166,7 +166,7 @@ impl Sources {
         if !without.is_empty() {
             let without = without.join(", ");
             let message =
-                format!("{without} can't be reached: no certificate in spec.tls is usable for it");
+                format!("{without} can't be reached without a usable certificate in spec.tls");
             notices.warning(annotations::field(annotation), message);
         }
     }

@@ -294,7 +294,7 @@ pub(crate) fn stages<const N: usize>(
                 if let Some(gateway) = conflicts(reader, gateway_ports, &key, protocol).first() {
                     messages.push(format!(
                         "port {port} of Ingresses and HTTPProxies is not served: {} {} uses it for another protocol; \
-                         change its listener's port",
+                         change the port of its listener",
                         gateway.kind,
                         gateway.namespaced_name()
                     ));

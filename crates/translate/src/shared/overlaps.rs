@@ -70,7 +70,7 @@ pub(crate) fn messages(
             let own = overlaps.0.iter().filter(|one| one.loser == *object);
             own.map(|one| {
                 let place = match &host.table.fleet {
-                    FleetId::Gateway { namespace, name } => format!(" at Gateway {namespace}/{name}"),
+                    FleetId::Gateway { namespace, name } => format!(" of Gateway {namespace}/{name}"),
                     FleetId::Default | FleetId::Unmanaged => String::new(),
                 };
                 format!(

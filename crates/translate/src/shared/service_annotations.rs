@@ -65,7 +65,7 @@ impl ServiceAnnotations {
                 Ok(limit) => Some(limit).filter(|&limit| limit > 0),
                 Err(_) => {
                     let message = format!(
-                        "{text:?} is not a number from 0 to {}; it is ignored",
+                        "{text:?} is not a number from 0 to {}; the annotation is ignored",
                         u32::MAX
                     );
                     invalid.warning(field(name), message);
@@ -94,7 +94,8 @@ impl ServiceAnnotations {
                 if ports.contains(entry) {
                     protocols.entry(entry.into()).or_insert(protocol);
                 } else {
-                    let message = format!("the Service has no port {entry:?}; it is ignored");
+                    let message =
+                        format!("the Service has no port {entry:?}; the entry is ignored");
                     invalid.warning(field(name), message);
                 }
             }
@@ -211,7 +212,7 @@ mod tests {
         assert_eq!(
             warnings(&found)[0].to_string(),
             "metadata.annotations[projectsesame.io/max-connections]: \"-1\" is not a number from 0 to 4294967295; \
-             it is ignored"
+             the annotation is ignored"
         );
     }
 

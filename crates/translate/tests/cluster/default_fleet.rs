@@ -29,7 +29,7 @@ fn a_gateway_with_another_protocol_on_a_port_is_a_problem_of_the_unmanaged_fleet
         rig.engine.get(conflicts, &FleetId::Unmanaged)
     };
     let expected = "port 80 of Ingresses and HTTPProxies is not served: Gateway ns/g uses it for another protocol; \
-                    change its listener's port";
+                    change the port of its listener";
     assert_eq!(
         conflict(&rig).as_deref().map(|text| &**text),
         Some(expected)

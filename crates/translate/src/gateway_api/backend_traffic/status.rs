@@ -126,7 +126,8 @@ fn without_sessions(
         return None;
     }
     let message = format!(
-        "{field}: {SESSION} applies only to Services and XBackends of type EndpointSelector; remove it, or target only these"
+        "{field}: {SESSION} applies only to Services and XBackends of type EndpointSelector; \
+         remove it, or target only those"
     );
     Some(Problem::new(reason::policy::INVALID, message))
 }

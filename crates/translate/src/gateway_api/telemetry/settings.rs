@@ -173,7 +173,7 @@ fn headers(headers: &[HttpHeader]) -> Result<Vec<(String, String)>, FieldError> 
         if header.value.contains('%') {
             return Err(FieldError::new(
                 format!("{field}.value"),
-                "percent signs are not supported",
+                "percent signs are not supported; remove them",
             ));
         }
         if seen.insert(header.name.to_ascii_lowercase()) {

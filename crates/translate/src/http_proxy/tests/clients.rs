@@ -146,7 +146,9 @@ fn settings_without_effect_are_warnings() {
     world.proxy("a", &validated("skipClientCertValidation: true"));
     let status = world.status("a");
     assert!(
-        status.contains("clientValidation: clients without a certificate are accepted"),
+        status.contains(
+            "clientValidation: without caSecret, clients without a certificate are also accepted"
+        ),
         "{status}"
     );
     assert!(world.clients().contains("optional: true, untrusted: true"));

@@ -76,7 +76,7 @@ fn changes_to_cookies_that_no_service_sets_are_warnings() {
         ),
         (
             of_route(mirror),
-            "InvalidHeadersPolicy: spec.routes[0].services[1]: a mirror gets requests with the route's changes",
+            "InvalidHeadersPolicy: spec.routes[0].services[1]: a mirror gets requests as the route modifies them",
         ),
     ] {
         let world = World::with(&[("a", &object.replace("POLICY", policy))]);

@@ -103,7 +103,7 @@ fn an_error_of_the_fallback_certificate_leaves_the_host_in_service() {
              clientValidation: {skipClientCertValidation: true, optionalClientCertificate: true}}",
         ),
     );
-    check(&world, "has no effect together with clientValidation");
+    check(&world, "has no effect in combination with clientValidation");
     world.proxy("a", &with_tls(ENABLED));
     assert_eq!(world.status("a"), "valid\n");
     world.set(IngressSettings::default());
@@ -154,7 +154,7 @@ fn forwarded_connections_have_no_fallback_certificate() {
         );
         let status = world.status("a");
         assert!(
-            status.contains(&format!("has no effect together with {other}: ")),
+            status.contains(&format!("has no effect in combination with {other}: ")),
             "{status}"
         );
         assert!(!world.chains().contains(CHAIN), "{}", world.chains());

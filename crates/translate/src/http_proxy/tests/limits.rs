@@ -174,7 +174,7 @@ fn conditions_that_are_too_many_or_too_long_answer_503_at_those_around_them() {
     assert!(first.ends_with(" k-31:* -> 503"), "{first}");
     assert_eq!(lines.next(), Some("/ / -> shop/one:80"));
     let status = world.status("d");
-    assert!(status.contains("more than 128 conditions"), "{status}");
+    assert!(status.contains("at most 128 conditions"), "{status}");
     assert_eq!(world.routes(80, "b.com"), format!("^ {path} -> 503\n"));
 }
 
