@@ -74,7 +74,7 @@ fn a_path_changes_only_its_own_host() {
 
     let (name, host, own) = (route_name(ONE), hostname(ONE), service_name(ONE));
     let other = service_name(7);
-    let table = "RouteConfiguration 80#2.";
+    let table = "RouteConfiguration 80#3.";
     let cluster = format!("Cluster default/{own}:80");
     let endpoints = format!("ClusterLoadAssignment default/{own}:80");
     // Switch to a backend that another Ingress already uses. The old backend becomes unused.

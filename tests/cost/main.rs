@@ -229,10 +229,10 @@ const BACKEND: &[(&str, usize)] = &[
 ];
 
 /// One shard of each listener's route table.
-const TABLES: [&str; 2] = ["RouteConfiguration 443#2.", "RouteConfiguration 80#2."];
+const TABLES: [&str; 2] = ["RouteConfiguration 443#3.", "RouteConfiguration 80#3."];
 
 /// Number of shards per table.
-const SHARDS: usize = 64;
+const SHARDS: usize = 256;
 
 fn with<T: Clone>(parts: &[&[T]]) -> Vec<T> {
     parts.concat()

@@ -128,7 +128,7 @@ fn a_route_of_a_flat_proxy_changes_only_its_own_host() {
     let own = service_name(ONE);
     let cluster = format!("Cluster default/{own}:80");
     let endpoints = format!("ClusterLoadAssignment default/{own}:80");
-    let table = "RouteConfiguration 80#2.";
+    let table = "RouteConfiguration 80#3.";
     // Switch to a backend that another HTTPProxy already uses. The old backend becomes unused.
     costs(
         &mut world,
@@ -167,7 +167,7 @@ fn a_route_of_a_child_changes_only_the_trees_that_include_it() {
     let cluster = format!("Cluster default/{own}:80");
     let endpoints = format!("ClusterLoadAssignment default/{own}:80");
     // The shard that contains its host.
-    let table = "RouteConfiguration 80#2.";
+    let table = "RouteConfiguration 80#3.";
     costs(
         &mut world,
         vec![upsert(child(321, &service_name(7)))],

@@ -108,10 +108,10 @@ fn request(dice: &mut Dice) -> Request {
         request = request.header("x-a", "b");
     }
     match dice.roll(8) {
-        0 => request.header("x-sesame-shard", "8080#2.3"),
+        0 => request.header("x-sesame-shard", "8080#3.3"),
         1 => request
             .header("X-Sesame-Shard", "")
-            .header("x-sesame-shard", "8080#2.63"),
+            .header("x-sesame-shard", "8080#3.255"),
         _ => request,
     }
 }
@@ -271,7 +271,7 @@ async fn backends_see_no_trace_of_shards() {
     let sesame = Sesame::start(ip, folder, &["--route-shards", "always"]).await;
     sesame.programmed().await;
     listening(sesame.at(8080)).await;
-    let request = Request::get("A.test:99", "/").header("x-sesame-shard", "8080#2.1");
+    let request = Request::get("A.test:99", "/").header("x-sesame-shard", "8080#3.1");
     let response = sesame.ask_well(&request).await.json();
     let headers = response["headers"].to_string().to_lowercase();
     assert!(

@@ -83,7 +83,7 @@ pub fn routes(key: &RouteTableKey) -> String {
     key.name()
 }
 
-/// `80#2.17`: shard 17 of the route table `80`, in version 2 of the numbers. Names of whole tables don't contain `#`.
+/// `80#3.17`: shard 17 of the route table `80`, in version 3 of the numbers. Names of whole tables don't contain `#`.
 /// It is also the name of the scope and the value of the shard header, since an Envoy's listeners share all scopes.
 pub fn shard(key: &RouteTableKey, number: impl Display) -> String {
     format!("{}#{}.{number}", routes(key), sesame_shard::VERSION)

@@ -166,7 +166,7 @@ mod tests {
     #[test]
     fn names_of_shards_contain_the_version() {
         let key = crate::testing::table_key();
-        assert_eq!(names::shard(&key, 17), "8080#2.17");
+        assert_eq!(names::shard(&key, 17), "8080#3.17");
     }
 
     #[test]

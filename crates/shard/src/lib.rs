@@ -16,13 +16,13 @@ pub const SHARDS: u32 = 1 << BITS.len();
 
 /// The version of the numbers. It is part of the module's name and of all shard names: after an upgrade, Envoys that
 /// still compute the old numbers, with an old module or in a draining listener, must not use the new shards.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// The module's name in Envoy's configuration. Must change if the numbers or the module's configuration change.
-pub const MODULE_NAME: &str = "sesame_shard_2";
+pub const MODULE_NAME: &str = "sesame_shard_3";
 
 /// The file name from which Envoy loads the module.
-pub const MODULE_FILE: &str = "libsesame_shard_2.so";
+pub const MODULE_FILE: &str = "libsesame_shard_3.so";
 
 /// The Envoy version (major, minor) whose dynamic module ABI (`abi.h`) the module implements.
 pub const MODULE_ENVOY: (u32, u32) = (1, 40);

@@ -21,7 +21,7 @@ const SHARD: &[u8] = b"x-sesame-shard";
 /// The maximum length of the text before the number: longer than any route table's name.
 const PREFIX: usize = 512;
 /// The maximum number of digits.
-const DIGITS: usize = 2;
+const DIGITS: usize = 3;
 
 /// The ABI's buffer type.
 #[repr(C)]
@@ -141,8 +141,12 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_early_header_mutation_mutate(
     let config = unsafe { &*config };
     let mut value = [0; PREFIX + DIGITS];
     let mut length = 0;
-    let digits = [number / 10, number % 10].map(|digit| b'0' + digit);
-    let digits = if number < 10 { &digits[1..] } else { &digits };
+    let digits = [number / 100, number / 10 % 10, number % 10].map(|digit| b'0' + digit);
+    let digits = match number {
+        0..10 => &digits[2..],
+        10..100 => &digits[1..],
+        100.. => &digits[..],
+    };
     let prefix = config.prefix.iter().take(config.length);
     for (place, byte) in value.iter_mut().zip(prefix.chain(digits)) {
         *place = *byte;

@@ -19,13 +19,15 @@ pub struct Bit {
 }
 
 /// Found by a search for evenly filled shards whose regular expressions are small enough for Envoy's limit.
-pub const BITS: [Bit; 6] = [
+pub const BITS: [Bit; 8] = [
     Bit::new(b"01256acefgjkmntvwy", b"8hi-.", b"01389hijkopqrxyz"),
     Bit::new(b"23679abfglmnorstuwxyz", b"48dv.", b"12347abcdefgjmnopqrt"),
     Bit::new(b"02357efghiklmsyz", b"1abcdopq-.", b"01346abcdijlmnopsyz"),
     Bit::new(b"04567cfghpstu", b"2ly-.", b"24578bcdefghijmqrstuvwxy"),
     Bit::new(b"34578efqstuvwxyz", b"0169ac-.", b"03678bcdeflmnqxy"),
     Bit::new(b"02378cdklmnpqrstuvz", b"569efg-.", b"12689abcfghjklnoqrs"),
+    Bit::new(b"0127abceginopuvwx-", b"8mt", b"03579acdimnoprtvxyz"),
+    Bit::new(b"19acdegijksxy-", b"07nq.", b"12457abcfghikoqrs"),
 ];
 
 impl Bit {
@@ -43,7 +45,7 @@ impl Bit {
 }
 
 /// The shard number of hosts that are empty or don't contain counted characters: all bits set.
-const ALL: u8 = (1 << BITS.len()) - 1;
+const ALL: u8 = u8::MAX;
 
 /// The bits for which a character is in each set of [`Bit`].
 #[derive(Clone, Copy)]

@@ -282,11 +282,14 @@ fn resources_of_a_replaced_listener_are_removed_after_its_drain() {
     };
     assert_eq!((counts(&rig), rig.translator.settled_at), ([0, 1], None));
     rig.translator.turn(vec![set(many_hosts(500))]);
-    assert_eq!(counts(&rig), [64, 65], "whole and sharded");
+    assert_eq!(counts(&rig), [256, 257], "whole and sharded");
     assert!(rig.translator.settled_at.is_some());
     // The drain time is zero in this test.
     rig.translator.turn(vec![]);
-    assert_eq!((counts(&rig), rig.translator.settled_at), ([64, 64], None));
+    assert_eq!(
+        (counts(&rig), rig.translator.settled_at),
+        ([256, 256], None)
+    );
 }
 
 /// A route for each of `number` hosts.

@@ -29,7 +29,7 @@ const MANY: usize = 400;
 const FEW: usize = 200;
 /// A table becomes sharded only if it has at least this many hosts in a single shard for each host in every shard. A
 /// host in every shard costs memory in each of them, and changing it changes all shards.
-const OWN_TO_EVERYWHERE: usize = 16;
+const OWN_TO_EVERYWHERE: usize = 32;
 
 /// The shard number of hosts that are in every shard.
 const EVERYWHERE: u32 = SHARDS;

@@ -46,7 +46,7 @@ fn metadata_names_the_module() {
         ..options()
     };
     let out = to_json(&bootstrap(&with_module)).unwrap();
-    let metadata = json!({"sesame.module": "sesame_shard_2"});
+    let metadata = json!({"sesame.module": "sesame_shard_3"});
     assert_eq!(out["node"]["metadata"], metadata);
 }
 

@@ -43,7 +43,7 @@ fn a_nack_is_reported_until_the_resource_is_accepted() {
     for key in [
         rejected(RejectedKind::Listener, "80"),
         rejected(RejectedKind::Routes, "80"),
-        rejected(RejectedKind::Routes, "80#2.17"),
+        rejected(RejectedKind::Routes, "80#3.17"),
     ] {
         let message = Some("too large".to_owned());
         rig.change(|inputs, batch| inputs.set_rejection(batch, key.clone(), message));
