@@ -8,7 +8,7 @@ use crate::{ClusterKey, HeaderChanges, List, TextMatch};
 pub const MAX_HOST_AUTH: usize = 4;
 
 /// An authorization check by an external service. The service provides the response to requests that it denies.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExternalAuth {
     /// The service.
     pub cluster: ClusterKey,
@@ -36,7 +36,7 @@ pub struct AuthBody {
 }
 
 /// How an authorization service is queried.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AuthProtocol {
     /// By calling `envoy.service.auth.v3.Authorization`.
     Grpc {

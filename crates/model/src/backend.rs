@@ -212,7 +212,7 @@ impl fmt::Display for ClusterPolicy {
 }
 
 /// How to find and connect to the endpoints of a cluster.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cluster {
     /// How to find the endpoints.
     pub discovery: Discovery,
@@ -335,7 +335,7 @@ pub struct RetryLimit {
 }
 
 /// TLS for connections to endpoints.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UpstreamTls {
     /// The SNI; `None` uses the request's host.
     pub server_name: Option<Arc<str>>,
@@ -346,7 +346,7 @@ pub struct UpstreamTls {
 }
 
 /// How an endpoint's certificate is verified.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verification {
     /// The CAs; one of them must have issued the certificate.
     pub authorities: Authorities,
@@ -355,7 +355,7 @@ pub struct Verification {
 }
 
 /// CAs to trust.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Authorities {
     /// The CAs in this [`TrustBundle`](crate::TrustBundle), which may change at any time.
     Bundle(TrustBundleKey),
@@ -364,7 +364,7 @@ pub enum Authorities {
 }
 
 /// A subject alternative name of a certificate.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CertificateName {
     /// A DNS name. The certificate must have it or a wildcard that covers it; `*.example.com` matches only that
     /// wildcard.
@@ -374,7 +374,7 @@ pub enum CertificateName {
 }
 
 /// The endpoints of a cluster. If there are none, requests get 503.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Endpoints {
     /// Sorted, without duplicates.
     pub endpoints: Vec<Endpoint>,
@@ -384,7 +384,7 @@ pub struct Endpoints {
 }
 
 /// The endpoints of one of several backends, and their share of requests or sessions.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EndpointShare {
     /// The backend.
     pub cluster: ClusterKey,

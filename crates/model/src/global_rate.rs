@@ -4,7 +4,7 @@ use std::time::Duration;
 use crate::{ClusterKey, HeaderMatch};
 
 /// Rate limits that a service enforces across all Envoys. Only forwarded requests are limited.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GlobalRate {
     /// The service.
     pub service: Arc<RateService>,
@@ -13,7 +13,7 @@ pub struct GlobalRate {
 }
 
 /// A service that implements `envoy.service.ratelimit.v3.RateLimitService`.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RateService {
     /// Its cluster.
     pub cluster: ClusterKey,
@@ -34,7 +34,7 @@ pub struct RateService {
 pub type RateDescriptor = Vec<RateEntry>;
 
 /// An entry of a descriptor.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RateEntry {
     /// A fixed key and value.
     Fixed {

@@ -4,7 +4,7 @@ use std::time::Duration;
 use crate::ClusterKey;
 
 /// An issuer of JSON Web Tokens, and how its tokens are verified.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JwtProvider {
     /// The name that routes use to require its tokens; unique within a fleet.
     pub name: Arc<str>,
@@ -19,7 +19,7 @@ pub struct JwtProvider {
 }
 
 /// An issuer's JWKS.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JwtKeys {
     /// The JWKS itself, as JSON, with at least one valid key.
     Inline(Arc<str>),
@@ -28,7 +28,7 @@ pub enum JwtKeys {
 }
 
 /// A server that provides a JWKS.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RemoteKeys {
     /// The server.
     pub cluster: ClusterKey,

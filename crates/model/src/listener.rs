@@ -22,7 +22,7 @@ impl ListenerKey {
 }
 
 /// All listeners on one port, merged into one listening socket.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listener {
     /// The addresses to bind: sorted, without duplicates, never empty.
     pub bind: Vec<SocketAddr>,
@@ -34,7 +34,7 @@ pub struct Listener {
 }
 
 /// A filter chain, which handles some or all connections to a port.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chain {
     /// Which TLS connections the chain handles; `None` for all connections, without TLS.
     pub tls: Option<ChainTls>,
@@ -50,7 +50,7 @@ impl Chain {
 }
 
 /// Selects TLS connections by server name.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChainTls {
     /// `example.com`, `*.example.com` (any number of labels), or `None` for any server name or none at all.
     pub server_name: Option<Arc<str>>,
@@ -59,7 +59,7 @@ pub struct ChainTls {
 }
 
 /// Whether TLS is terminated, and how.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TlsMode {
     /// The gateway terminates TLS.
     Terminate(Arc<Termination>),
@@ -112,7 +112,7 @@ pub struct ForwardedCertificate {
 
 /// Where a chain sends its connections. Destinations are separate values, keyed by
 /// [`DestinationKey`](crate::DestinationKey).
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ChainTarget {
     /// Serve HTTP requests from this route table.
     Http(RouteTableKey),
@@ -126,7 +126,7 @@ pub enum ChainTarget {
 }
 
 /// A backend for a share of connections.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WeightedBackend {
     /// A cluster, or [`Target::Refused`] to close the connections.
     pub target: Target,

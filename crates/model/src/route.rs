@@ -30,7 +30,7 @@ impl fmt::Display for RouteTableKey {
 }
 
 /// A route table without its virtual hosts, which are separate values.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RouteTable {
     /// The listeners' hosts. If one of them has no virtual host, its requests get 404 even if a wider virtual host
     /// matches: only the routes of the most specific listener apply. Sorted, without duplicates; `*` only on a TLS
@@ -51,7 +51,7 @@ pub struct VirtualHostKey {
 }
 
 /// The routes of one domain.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VirtualHost {
     /// On a TLS port, the hostname of the listener, or `*`: requests on connections of other listeners get 421.
     pub listener: Option<Arc<str>>,
@@ -84,7 +84,7 @@ impl VirtualHost {
 }
 
 /// A match and its action.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Route {
     /// The requests that match.
     pub matches: RouteMatch,
@@ -246,7 +246,7 @@ pub enum TextPosition {
 pub struct PartsPerMillion(pub u32);
 
 /// The action for a request.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Forward to a backend.
     Forward(Box<Forward>),
@@ -268,7 +268,7 @@ pub struct DirectResponse {
 }
 
 /// How requests are forwarded.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Forward {
     /// The targets, chosen by weight; never empty, with a non-zero sum of weights.
     pub targets: Vec<WeightedTarget>,
@@ -292,7 +292,7 @@ pub struct Forward {
 }
 
 /// A target and its weight.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WeightedTarget {
     /// The target.
     pub target: Target,
@@ -341,7 +341,7 @@ pub enum PathRewrite {
 }
 
 /// A cluster that gets copies of requests and whose responses are ignored.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mirror {
     /// The cluster that gets the copies.
     pub cluster: ClusterKey,
@@ -350,7 +350,7 @@ pub struct Mirror {
 }
 
 /// When requests are retried.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Retry {
     /// The maximum number of retries; at least 1.
     pub attempts: u32,
@@ -364,7 +364,7 @@ pub struct Retry {
 }
 
 /// The target of a redirect.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Redirect {
     /// `http` or `https`; `None` keeps the request's.
     pub scheme: Option<String>,
@@ -394,7 +394,7 @@ pub enum RedirectPort {
 pub struct HeaderChanges(Option<Box<HeaderLists>>);
 
 /// Changes to headers. Each name is in at most one of the lists.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HeaderLists {
     /// Replace all values with this one.
     pub set: Vec<(String, String)>,
@@ -444,6 +444,8 @@ impl DerefMut for HeaderChanges {
     }
 }
 
+impl Eq for HeaderChanges {}
+
 impl PartialEq for HeaderChanges {
     fn eq(&self, other: &Self) -> bool {
         **self == **other
@@ -457,7 +459,7 @@ impl fmt::Debug for HeaderChanges {
 }
 
 /// A CORS policy: the gateway itself answers preflight requests.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cors {
     /// Permitted origins. Requests from other origins are forwarded; their responses don't get CORS headers.
     pub origins: Vec<OriginMatch>,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::GlobalRate;
 
 /// Options for [`Forward`](crate::Forward).
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ForwardOptions {
     /// How long a stream may be idle; zero for no limit, `None` for the default.
     pub idle_timeout: Option<Duration>,
@@ -89,7 +89,7 @@ pub enum CrossScheme {
 }
 
 /// Limits on requests.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RoutePolicy {
     /// The name of the host's provider whose token is required; requests without a valid token get 401 or 403.
     pub jwt: Option<Arc<str>>,

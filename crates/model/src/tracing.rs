@@ -3,7 +3,7 @@ use std::sync::Arc;
 use crate::{PartsPerMillion, Target};
 
 /// How a listener traces its HTTP requests: one span for each sampled request.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tracing {
     /// Where spans go, over OTLP/gRPC; [`Target::Refused`] drops them. A cluster that doesn't exist drops them too.
     pub collector: Target,

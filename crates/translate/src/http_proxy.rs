@@ -209,6 +209,18 @@ pub(crate) fn stages(b: &mut Builder, inputs: &Inputs, read: Read, sources: Sour
             (!findings.is_empty()).then_some(findings)
         },
     );
+    let placed = b.derive(
+        "http_proxy routes",
+        included,
+        move |reader, key: &Inclusion| {
+            let included = reader.get(included, key)?;
+            let fragment = reader.get(fragments, &key.0)?;
+            let host = reader.get(hosts, &key.1)?;
+            let https = reader.get(settings, &())?.ingress.ports.https;
+            let visits = &included.visits;
+            Some(rules::of_included(&fragment.routes, visits, &host, https))
+        },
+    );
     let points = b.derive(
         "http_proxy points",
         hosts,
@@ -239,7 +251,8 @@ pub(crate) fn stages(b: &mut Builder, inputs: &Inputs, read: Read, sources: Sour
             let tree = reader.get(trees, key)?;
             let (root, host) = (reader.get(roots, key)?, reader.get(hosts, key)?);
             let https = reader.get(settings, &())?.ingress.ports.https;
-            Some(rules::rules(reader, fragments, &tree, &root, &host, https))
+            let root = (key, &*root);
+            Some(rules::rules(reader, placed, &tree, root, &host, https))
         }),
         attachments: b.derive(
             "http_proxy attachments",

@@ -7,7 +7,7 @@ use super::FleetParameters;
 use crate::Port;
 
 /// A fleet that should exist.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FleetRequest {
     /// The Gateway that owns the fleet's objects; `None` for a fleet shared by several objects.
     pub owner: Option<GatewayOwner>,

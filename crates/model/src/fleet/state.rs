@@ -6,7 +6,7 @@ use super::Routability;
 use crate::Port;
 
 /// The observed state of a fleet that exists or is being created.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FleetState {
     /// The addresses at which clients reach the fleet. Without duplicates; sorted where order doesn't matter.
     pub addresses: Vec<FleetAddress>,

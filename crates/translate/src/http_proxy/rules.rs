@@ -1,5 +1,8 @@
 //! The rules of a root: the routes of its tree, each with the conditions of the enclosing inclusions.
+//!
+//! The routes of each HTTPProxy in the tree are a row of their own, so a changed child doesn't rebuild the others' routes.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use sesame_api::ObjectKey;
@@ -9,10 +12,10 @@ use sesame_model::{
     SourceFilter,
 };
 
+use super::Inclusion;
 use super::authorization::{CONTEXT, Unchecked};
 use super::conditions::{Conditions, Misfit};
 use super::findings::{About, Finding, Findings};
-use super::fragment::Fragment;
 use super::global_rate::Limits;
 use super::host::{Host, Root};
 use super::includes::Tree;
@@ -29,37 +32,25 @@ const DEAD_END: u16 = 502;
 /// The maximum number of inclusions of an HTTPProxy by one root that are checked against its routes.
 const MAX_CHECKED: usize = 256;
 
-/// The rules of a root. `https` is the port to which requests without TLS are redirected.
-pub(super) fn rules(
-    reader: &mut Reader<'_>,
-    fragments: Table<ObjectKey, Fragment>,
-    tree: &Tree,
-    root: &Root,
+/// The routes of an HTTPProxy at one place in the tree of a root.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Placed {
+    matches: Vec<RankedMatch>,
+    /// Matches that follow all other matches of the same rank.
+    last: Vec<RankedMatch>,
+}
+
+/// The routes of an included HTTPProxy, for each set of conditions in `visits`. `https` is the port to which requests
+/// without TLS are redirected.
+pub(super) fn of_included(
+    routes: &[OwnRoute],
+    visits: &[Arc<Conditions>],
     host: &Host,
     https: u16,
-) -> RouteRules {
-    let default = host.jwt.provider(&Required::Default).unwrap_or_default();
-    let rate = host.rate.as_ref().map(|_| Rate::OfHost);
-    let global = Limits::default().or(&host.global_rate);
-    let global = global.unwrap_or_default();
-    let of = |rate, global, jwt| route::shared(policy(host.sources.clone(), rate, global, jwt));
-    let mut out = Rules {
-        host,
-        https,
-        one_label: wildcards::one_label(&host.fqdn),
-        policy: of(rate.clone(), None, None),
-        unchanged: of(rate.clone(), None, default.clone()),
-        forwarded: of(rate.clone(), global, default.clone()),
-        rate,
-        default,
-        matches: Vec::new(),
-        last: Vec::new(),
-    };
-    for (key, conditions) in &tree.visits {
-        let Some(fragment) = reader.get(fragments, key) else {
-            continue;
-        };
-        for route in &fragment.routes {
+) -> Vec<Placed> {
+    let mut out = Rules::new(host, https);
+    let visits = visits.iter().map(|conditions| {
+        for route in routes {
             match placed(conditions, route) {
                 Ok((both, _)) if route.partial => {
                     out.answer(&both, UNAVAILABLE, route.permit_insecure);
@@ -77,12 +68,38 @@ pub(super) fn rules(
                 }
             }
         }
+        std::mem::take(&mut out.placed)
+    });
+    visits.collect()
+}
+
+/// The rules of a root: the routes of the HTTPProxies in its tree, in order.
+pub(super) fn rules(
+    reader: &mut Reader<'_>,
+    included: Table<Inclusion, Vec<Placed>>,
+    tree: &Tree,
+    (key, root): (&ObjectKey, &Root),
+    host: &Host,
+    https: u16,
+) -> RouteRules {
+    let mut visited: BTreeMap<&ObjectKey, usize> = BTreeMap::new();
+    let (mut matches, mut last) = (Vec::new(), Vec::new());
+    for (proxy, _) in &tree.visits {
+        let visit = visited.entry(proxy).or_default();
+        if let Some(row) = reader.get(included, &(proxy.clone(), key.clone()))
+            && let Some(placed) = row.get(*visit)
+        {
+            matches.extend_from_slice(&placed.matches);
+            last.extend_from_slice(&placed.last);
+        }
+        *visit += 1;
     }
+    let mut out = Rules::new(host, https);
     for conditions in &tree.dead_ends {
         out.answer(conditions, DEAD_END, false);
     }
-    let mut matches = out.matches;
-    matches.append(&mut out.last);
+    matches.append(&mut last);
+    matches.append(&mut out.placed.last);
     for (index, entry) in matches.iter_mut().enumerate() {
         entry.order = (index, 0);
     }
@@ -192,12 +209,29 @@ struct Rules<'a> {
     rate: Option<Rate>,
     /// The provider whose tokens are required by routes without a requirement of their own.
     default: Option<Arc<str>>,
-    matches: Vec<RankedMatch>,
-    /// Matches that follow all other matches of the same rank.
-    last: Vec<RankedMatch>,
+    placed: Placed,
 }
 
-impl Rules<'_> {
+impl<'a> Rules<'a> {
+    fn new(host: &'a Host, https: u16) -> Self {
+        let default = host.jwt.provider(&Required::Default).unwrap_or_default();
+        let rate = host.rate.as_ref().map(|_| Rate::OfHost);
+        let global = Limits::default().or(&host.global_rate);
+        let global = global.unwrap_or_default();
+        let of = |rate, global, jwt| route::shared(policy(host.sources.clone(), rate, global, jwt));
+        Self {
+            host,
+            https,
+            one_label: wildcards::one_label(&host.fqdn),
+            policy: of(rate.clone(), None, None),
+            unchanged: of(rate.clone(), None, default.clone()),
+            forwarded: of(rate.clone(), global, default.clone()),
+            rate,
+            default,
+            placed: Placed::default(),
+        }
+    }
+
     /// Adds a variant of a route. `later`: the variant follows all other matches of the same rank.
     fn add(&mut self, both: &Conditions, variant: Variant, route: &OwnRoute, later: bool) {
         let requests = RouteMatch {
@@ -299,8 +333,8 @@ impl Rules<'_> {
             }
         });
         let list = match later {
-            true => &mut self.last,
-            false => &mut self.matches,
+            true => &mut self.placed.last,
+            false => &mut self.placed.matches,
         };
         list.push(RankedMatch {
             rank,
