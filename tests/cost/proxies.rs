@@ -29,6 +29,7 @@ const PROXY: &[(&str, usize)] = &[
 
 /// The work for a host whose routes change.
 const HOST: &[(&str, usize)] = &[
+    ("http_proxy routes", 1),
     ("http_proxy rules", 1),
     ("virtual host", 1),
     ("envoy.virtual_hosts", 1),
