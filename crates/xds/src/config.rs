@@ -41,10 +41,15 @@ impl fmt::Debug for ServerConfig {
 pub struct Limits {
     /// Concurrent streams across all fleets.
     pub streams: usize,
+    /// Concurrent streams, and connections over TLS, of a fleet.
+    pub fleet_streams: usize,
     /// Concurrent streams waiting for an unknown fleet.
     pub waiting_streams: usize,
     /// Subscribed names, or initial resource versions, per stream and type.
     pub names: usize,
+    /// Subscribed names, and initial resource versions, across all streams of a fleet, in addition to what
+    /// [`Limits::fleet_streams`] clients need for all of the fleet's resources. A name counts once for each 128 bytes.
+    pub fleet_names: usize,
     /// Length of a name, in bytes.
     pub name_bytes: usize,
     /// Size of a request, in bytes. A reconnecting client lists all its resources in one request, at about 40 bytes
@@ -74,8 +79,10 @@ impl Default for Limits {
     fn default() -> Self {
         Limits {
             streams: 10_000,
+            fleet_streams: 1_024,
             waiting_streams: 1_000,
             names: 100_000,
+            fleet_names: 100_000,
             name_bytes: 2_048,
             request_bytes: 16 << 20,
             node_bytes: 1 << 20,

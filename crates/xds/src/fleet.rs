@@ -77,6 +77,10 @@ pub(crate) struct Fleet {
     /// Rejected resources that await an accepted version.
     rejections: BTreeMap<(ResourceType, Arc<str>), Rejection>,
     clients: BTreeMap<u64, ClientStatus>,
+    /// The sizes of the names that clients' streams hold.
+    held: HashMap<u64, usize>,
+    /// The sum of `held`.
+    held_in_all: usize,
     events: Vec<XdsEvent>,
 }
 
@@ -92,6 +96,8 @@ impl Fleet {
             revisions: VecDeque::new(),
             rejections: BTreeMap::new(),
             clients: BTreeMap::new(),
+            held: HashMap::new(),
+            held_in_all: 0,
             events: Vec::new(),
         }
     }
@@ -112,8 +118,7 @@ impl Fleet {
         for (ty, resource) in update.upserts {
             self.upsert(ty, resource);
         }
-        let resources: usize = self.tables.iter().map(HashMap::len).sum();
-        let keep = MIN_LOG.max(2 * resources);
+        let keep = MIN_LOG.max(2 * self.resource_count());
         while self.log.len() > keep {
             self.log.pop_front();
             self.log_start += 1;
@@ -275,6 +280,26 @@ impl Fleet {
         !self.tables[ty.index()].is_empty()
     }
 
+    /// The number of resources of all types.
+    pub(crate) fn resource_count(&self) -> usize {
+        self.tables.iter().map(HashMap::len).sum()
+    }
+
+    /// The size of the names that the streams of all clients hold.
+    pub(crate) fn held(&self) -> usize {
+        self.held_in_all
+    }
+
+    /// Sets the size of the names that a client's stream holds.
+    pub(crate) fn hold(&mut self, stream: u64, size: usize) {
+        let before = match size {
+            0 => self.held.remove(&stream),
+            size => self.held.insert(stream, size),
+        };
+        self.held_in_all += size;
+        self.held_in_all -= before.unwrap_or_default();
+    }
+
     /// Whether the first update has been applied.
     pub(crate) fn ready(&self) -> bool {
         self.epoch > 0
@@ -369,14 +394,11 @@ impl Fleet {
         for (ty, name) in recovered {
             self.recover(ty, &name);
         }
+        self.hold(stream, 0);
         if let Some(client) = self.clients.remove(&stream) {
             let id = self.client_id(stream, &client.node_id);
             self.events.push(XdsEvent::Disconnected(id));
         }
-    }
-
-    pub(crate) fn client_count(&self) -> usize {
-        self.clients.len()
     }
 
     /// Stores the state of a client's stream.

@@ -14,7 +14,7 @@ use tonic::codegen::{Body, BoxFuture, Service, StdError, http};
 use tonic::server::{Grpc, NamedService, StreamingService};
 use tonic::{Status, Streaming};
 
-use crate::config::ServerConfig;
+use crate::config::{Limits, ServerConfig};
 use crate::event::{EventReceiver, Publisher};
 use crate::fleet::{Fleet, FleetStatus};
 use crate::resource::{FleetId, ResourceType, Update};
@@ -28,6 +28,8 @@ const STATE_OF_THE_WORLD: &str =
     "/envoy.service.discovery.v3.AggregatedDiscoveryService/StreamAggregatedResources";
 /// Number of responses buffered per stream.
 const RESPONSE_BUFFER: usize = 2;
+/// Concurrent streams on a connection. Envoy uses one.
+const STREAMS_PER_CONNECTION: u32 = 16;
 /// Interval and timeout of HTTP/2 keepalive pings.
 const KEEPALIVE: Duration = Duration::from_secs(30);
 
@@ -84,9 +86,22 @@ impl Drop for Membership {
     }
 }
 
+/// The fleets by ID, and their streams. Its lock is never held while waiting for a fleet's lock, so a busy fleet doesn't
+/// delay others.
 #[derive(Debug, Default)]
 struct Fleets {
-    by_id: HashMap<FleetId, Arc<SharedFleet>>,
+    by_id: HashMap<FleetId, Known>,
+    streams: usize,
+    /// The streams of fleets that aren't updated yet.
+    waiting: usize,
+}
+
+/// A fleet with updates, or with clients that wait for its first update.
+#[derive(Debug)]
+struct Known {
+    shared: Arc<SharedFleet>,
+    /// Whether the fleet has updates. If not, it is dropped with its last client.
+    updated: bool,
     streams: usize,
 }
 
@@ -105,15 +120,16 @@ impl Inner {
         self.fleets.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn get_or_create(&self, fleets: &mut Fleets, id: &FleetId) -> Arc<SharedFleet> {
-        let fleet = fleets.by_id.entry(id.clone()).or_insert_with(|| {
-            Arc::new(SharedFleet {
+    fn get_or_create<'a>(&self, fleets: &'a mut Fleets, id: &FleetId) -> &'a mut Known {
+        fleets.by_id.entry(id.clone()).or_insert_with(|| Known {
+            shared: Arc::new(SharedFleet {
                 state: Mutex::new(Fleet::new(id.clone())),
                 changed: watch::Sender::new(()),
                 publisher: Arc::clone(&self.publisher),
-            })
-        });
-        Arc::clone(fleet)
+            }),
+            updated: false,
+            streams: 0,
+        })
     }
 
     /// Adds a client to a fleet. A client of an unknown fleet waits for the fleet's first update.
@@ -122,29 +138,9 @@ impl Inner {
         id: &FleetId,
         node_id: Arc<str>,
     ) -> Result<Membership, Status> {
-        let mut fleets = self.fleets();
-        if fleets.streams >= self.config.limits.streams {
-            return Err(Status::resource_exhausted("too many streams"));
-        }
-        let known = fleets.by_id.get(id);
-        let ready = known.is_some_and(|shared| shared.with(|fleet| fleet.ready()));
-        if !ready {
-            let clients = |fleet: &mut Fleet| match fleet.ready() {
-                true => 0,
-                false => fleet.client_count(),
-            };
-            let all = fleets.by_id.values();
-            let waiting: usize = all.map(|shared| shared.with(clients)).sum();
-            if waiting >= self.config.limits.waiting_streams {
-                return Err(Status::resource_exhausted(
-                    "too many streams are waiting for unknown fleets",
-                ));
-            }
-        }
-        let fleet = self.get_or_create(&mut fleets, id);
+        let fleet = self.admit(id)?;
         let client = self.next_client.fetch_add(1, Ordering::Relaxed);
         fleet.with(|fleet| fleet.join(client, node_id));
-        fleets.streams += 1;
         Ok(Membership {
             fleet,
             client,
@@ -152,18 +148,50 @@ impl Inner {
         })
     }
 
+    /// Counts a new stream of a fleet, unless there are too many.
+    fn admit(&self, id: &FleetId) -> Result<Arc<SharedFleet>, Status> {
+        let limits = &self.config.limits;
+        let mut fleets = self.fleets();
+        let known = fleets.by_id.get(id);
+        let updated = known.is_some_and(|known| known.updated);
+        let refusal = if fleets.streams >= limits.streams {
+            Some("too many streams")
+        } else if known.map_or(0, |known| known.streams) >= limits.fleet_streams {
+            Some("the fleet has too many streams")
+        } else if !updated && fleets.waiting >= limits.waiting_streams {
+            Some("too many streams are waiting for unknown fleets")
+        } else {
+            None
+        };
+        if let Some(refusal) = refusal {
+            return Err(Status::resource_exhausted(refusal));
+        }
+        fleets.streams += 1;
+        fleets.waiting += usize::from(!updated);
+        let known = self.get_or_create(&mut fleets, id);
+        known.streams += 1;
+        Ok(Arc::clone(&known.shared))
+    }
+
     fn leave(&self, fleet: &Arc<SharedFleet>, client: u64) {
+        let id = fleet.with(|fleet| {
+            fleet.leave(client);
+            fleet.id().clone()
+        });
         let mut fleets = self.fleets();
         fleets.streams -= 1;
-        let (id, unused) = fleet.with(|fleet| {
-            fleet.leave(client);
-            let unused = !fleet.ready() && fleet.client_count() == 0;
-            (fleet.id().clone(), unused)
-        });
-        // An unknown fleet is dropped with its last client, unless it has already been replaced.
-        let same = |known: &Arc<SharedFleet>| Arc::ptr_eq(known, fleet);
-        if unused && fleets.by_id.get(&id).is_some_and(same) {
-            fleets.by_id.remove(&id);
+        // Otherwise, the fleet has been removed, and perhaps created again.
+        if let Some(known) = fleets.by_id.get_mut(&id)
+            && Arc::ptr_eq(&known.shared, fleet)
+        {
+            known.streams -= 1;
+            if !known.updated {
+                let unused = known.streams == 0;
+                fleets.waiting -= 1;
+                if unused {
+                    fleets.by_id.remove(&id);
+                }
+            }
         }
     }
 }
@@ -188,21 +216,39 @@ impl Registry {
         }
     }
 
+    pub(crate) fn limits(&self) -> &Limits {
+        &self.inner.config.limits
+    }
+
     /// Applies an update to a fleet. The first update creates the fleet and should be complete, since nothing is served
     /// before it. Costs O(update).
     pub fn apply(&self, fleet: &FleetId, update: Update) {
-        // Locked throughout: otherwise the last waiting client could leave, dropping the fleet just before its first
-        // update.
-        let mut fleets = self.inner.fleets();
-        let shared = self.inner.get_or_create(&mut fleets, fleet);
+        let shared = {
+            let mut fleets = self.inner.fleets();
+            let known = self.inner.get_or_create(&mut fleets, fleet);
+            let waiting = match std::mem::replace(&mut known.updated, true) {
+                true => 0,
+                false => known.streams,
+            };
+            let shared = Arc::clone(&known.shared);
+            fleets.waiting -= waiting;
+            shared
+        };
         shared.with(|state| state.apply(update));
     }
 
     /// Removes a fleet and ends its streams. Reconnecting clients wait until the fleet is created again.
     pub fn remove_fleet(&self, fleet: &FleetId) {
-        let removed = self.inner.fleets().by_id.remove(fleet);
-        if let Some(shared) = removed {
-            shared.with(Fleet::remove);
+        let removed = {
+            let mut fleets = self.inner.fleets();
+            let removed = fleets.by_id.remove(fleet);
+            if let Some(known) = removed.as_ref().filter(|known| !known.updated) {
+                fleets.waiting -= known.streams;
+            }
+            removed
+        };
+        if let Some(known) = removed {
+            known.shared.with(Fleet::remove);
         }
     }
 
@@ -222,7 +268,7 @@ impl Registry {
         let mut ids: Vec<FleetId> = fleets
             .by_id
             .iter()
-            .filter(|(_, shared)| shared.with(|fleet| fleet.ready()))
+            .filter(|(_, known)| known.updated)
             .map(|(id, _)| id.clone())
             .collect();
         ids.sort_unstable();
@@ -231,7 +277,7 @@ impl Registry {
 
     /// A fleet's clients and rejections, if the fleet is known or has waiting clients.
     pub fn status(&self, fleet: &FleetId) -> Option<FleetStatus> {
-        let shared = self.inner.fleets().by_id.get(fleet).map(Arc::clone)?;
+        let shared = Arc::clone(&self.inner.fleets().by_id.get(fleet)?.shared);
         Some(shared.with(|fleet| fleet.status()))
     }
 
@@ -263,6 +309,7 @@ impl Registry {
         tonic::transport::Server::builder()
             .http2_keepalive_interval(Some(KEEPALIVE))
             .http2_keepalive_timeout(Some(KEEPALIVE))
+            .max_concurrent_streams(STREAMS_PER_CONNECTION)
             .add_service(service)
             .serve_with_incoming_shutdown(incoming, async {
                 shutdown.await;

@@ -20,7 +20,7 @@ use crate::fleet::Fleet;
 use crate::ordering::{self, Watermarks};
 use crate::resource::{CLUSTER_REMOVAL_RANK, Resource, ResourceType};
 use crate::type_state::{SendLimits, TypeState};
-use crate::wire;
+use crate::{subscription, wire};
 
 /// A response to send.
 #[derive(Debug, Clone)]
@@ -36,6 +36,8 @@ pub(crate) struct Response {
 pub(crate) enum LimitExceeded {
     #[error("more than {limit} names of type {ty}")]
     TooManyNames { ty: ResourceType, limit: usize },
+    #[error("more than {limit} names on all streams of the fleet")]
+    TooManyNamesOfFleet { limit: usize },
     #[error("a resource name of type {ty} is longer than {limit} bytes")]
     NameTooLong { ty: ResourceType, limit: usize },
 }
@@ -107,7 +109,7 @@ impl Session {
         let Some(ty) = ResourceType::from_type_url(&request.type_url) else {
             return Ok(());
         };
-        self.check(ty, request)?;
+        self.check(fleet, ty, request)?;
         // Catch up first, so that no name is examined twice.
         self.catch_up(fleet);
         if !request.response_nonce.is_empty() {
@@ -127,11 +129,14 @@ impl Session {
             &request.resource_names_unsubscribe,
             &request.initial_resource_versions,
         );
+        let size = self.types.iter().map(TypeState::size).sum();
+        fleet.hold(self.client, size);
         Ok(())
     }
 
     fn check(
         &self,
+        fleet: &Fleet,
         ty: ResourceType,
         request: &DeltaDiscoveryRequest,
     ) -> Result<(), LimitExceeded> {
@@ -147,6 +152,15 @@ impl Session {
         let mut names = names.chain(request.initial_resource_versions.keys());
         if names.any(|name| name.len() > limit) {
             return Err(LimitExceeded::NameTooLong { ty, limit });
+        }
+        let names = request.resource_names_subscribe.iter();
+        let names = names.chain(request.initial_resource_versions.keys());
+        let size: usize = names.map(|name| subscription::size(name)).sum();
+        // Twice: a client lists the resources that it has, and subscribes to them.
+        let needed = 2 * self.limits.fleet_streams * fleet.resource_count();
+        let limit = self.limits.fleet_names + needed;
+        if size > 0 && fleet.held() + size > limit {
+            return Err(LimitExceeded::TooManyNamesOfFleet { limit });
         }
         Ok(())
     }

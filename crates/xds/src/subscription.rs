@@ -19,6 +19,13 @@ pub(crate) struct Subscription {
     started: bool,
     wildcard: bool,
     names: HashSet<Arc<str>>,
+    /// The sum of the names' [`size`]s.
+    size: usize,
+}
+
+/// How much a name counts towards a fleet's limit on names.
+pub(crate) fn size(name: &str) -> usize {
+    1 + name.len() / 128
 }
 
 /// The effect of one request.
@@ -59,7 +66,9 @@ impl Subscription {
                     Some(known) => Arc::clone(known),
                     None => shared(name),
                 };
-                self.names.insert(Arc::clone(&name));
+                if self.names.insert(Arc::clone(&name)) {
+                    self.size += size(&name);
+                }
                 change.subscribed.push(name);
             }
         }
@@ -67,6 +76,7 @@ impl Subscription {
             if name == WILDCARD {
                 self.wildcard = false;
             } else if let Some(name) = self.names.take(name.as_str()) {
+                self.size -= size(&name);
                 change.subscribed.retain(|other| *other != name);
                 change.unsubscribed.push(name);
             }
@@ -79,6 +89,11 @@ impl Subscription {
     /// Frees unused memory.
     pub(crate) fn shrink(&mut self) {
         shrink::set(&mut self.names);
+    }
+
+    /// The sum of the names' [`size`]s.
+    pub(crate) fn size(&self) -> usize {
+        self.size
     }
 
     pub(crate) fn started(&self) -> bool {

@@ -6,7 +6,7 @@
 //!
 //! - `identity`: the server's certificate and CA bundle, replaceable at runtime. [`files`] reads them from a directory.
 //! - `verify`: verification of client certificates.
-//! - `accept`: handshakes, limited in time and number.
+//! - `accept`: handshakes, limited in time and number, and connections, limited in number.
 //! - `connection`: a connection, which ends when the client's certificate expires.
 //! - `refusal`: refused connections and streams.
 
@@ -69,7 +69,8 @@ impl Registry {
         identity: &Identity,
         shutdown: impl Future<Output = ()>,
     ) -> Result<(), ServeError> {
-        self.serve_incoming(incoming(listener, identity.clone()), shutdown)
-            .await
+        let connections = self.limits().fleet_streams;
+        let incoming = incoming(listener, identity.clone(), connections);
+        self.serve_incoming(incoming, shutdown).await
     }
 }

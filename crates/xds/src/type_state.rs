@@ -17,7 +17,7 @@ use crate::ordering::Watermark;
 use crate::pending::{Epochs, Pending};
 use crate::resource::{Resource, ResourceType, Version};
 use crate::shrink;
-use crate::subscription::{Subscription, SubscriptionChange};
+use crate::subscription::{self, Subscription, SubscriptionChange};
 
 /// A resource in an unacknowledged response.
 #[derive(Debug, Clone)]
@@ -56,6 +56,8 @@ pub(crate) struct TypeState {
     /// The stream number.
     client: u64,
     subscription: Subscription,
+    /// The sum of the sizes of the names in the client's first request that it has versions of.
+    initial_size: usize,
     /// The client's versions, assuming that it accepts the response in flight. A NACK corrects them.
     versions: HashMap<Arc<str>, Version>,
     upserts: Pending,
@@ -101,6 +103,7 @@ impl TypeState {
             ty,
             client,
             subscription: Subscription::default(),
+            initial_size: 0,
             versions: HashMap::new(),
             upserts: Pending::default(),
             removals,
@@ -125,6 +128,11 @@ impl TypeState {
 
     pub(crate) fn examined(&self) -> u64 {
         self.examined
+    }
+
+    /// The sum of the sizes of the names that the client has made the stream hold.
+    pub(crate) fn size(&self) -> usize {
+        self.subscription.size() + self.initial_size
     }
 
     /// Whether the client has subscribed to this type. Always true for non-root types.
@@ -178,6 +186,7 @@ impl TypeState {
         if change.first {
             for (name, version) in initial_versions {
                 if self.subscription.covers(name) {
+                    self.initial_size += subscription::size(name);
                     self.versions.insert(shared(name), Version::parse(version));
                 }
             }

@@ -10,7 +10,7 @@ use sesame_testkit::certs::{self, Authority};
 use sesame_testkit::fake_envoy::{FakeEnvoy, Server};
 use sesame_xds::ResourceType::Cluster;
 use sesame_xds::tls::{self, Identity, MAX_HANDSHAKES, Pem, Refusal, RefusalReason};
-use sesame_xds::{FleetId, Registry, Resource, ServerConfig, Update};
+use sesame_xds::{FleetId, Limits, Registry, Resource, ServerConfig, Update};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{broadcast, oneshot};
@@ -33,7 +33,12 @@ struct Running {
 
 impl Running {
     async fn start(identity: Identity) -> Running {
+        Running::start_with(identity, Limits::default()).await
+    }
+
+    async fn start_with(identity: Identity, limits: Limits) -> Running {
         let registry = Registry::new(ServerConfig {
+            limits,
             authorize: Some(tls::authorize(&identity)),
             ..ServerConfig::default()
         });
@@ -298,6 +303,36 @@ async fn a_connection_ends_when_its_client_certificate_expires() {
     let ending = running.served(short).await;
     ending.until(|state| state.ended().is_some()).await.unwrap();
     assert!(lasting.state().connected());
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn a_fleet_has_a_limited_number_of_connections() {
+    let ours = Authority::new().unwrap();
+    let identity = Identity::new(&pem(&ours, &[&ours])).unwrap();
+    let limits = Limits {
+        fleet_streams: 2,
+        ..Limits::default()
+    };
+    let mut running = Running::start_with(identity, limits).await;
+    let first = running.served(good(&ours)).await;
+    let second = running.served(good(&ours)).await;
+    let refusal = running.refused(FLEET, good(&ours)).await;
+    assert_eq!(refusal.reason, RefusalReason::TooManyConnections);
+    assert_eq!(refusal.fleet, Some(FleetId::new(FLEET)));
+    drop(first);
+    // The server takes a moment to notice that the connection is closed.
+    let patience = std::time::Instant::now() + PATIENCE;
+    while running
+        .registry
+        .status(&FleetId::new(FLEET))
+        .is_some_and(|status| status.clients.len() > 1)
+    {
+        assert!(std::time::Instant::now() < patience);
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let _third = running.served(good(&ours)).await;
+    assert!(second.state().connected());
     running.stop().await;
 }
 

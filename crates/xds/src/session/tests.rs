@@ -395,6 +395,48 @@ fn a_client_that_exceeds_a_limit_gets_an_error() {
 }
 
 #[test]
+fn the_streams_of_a_fleet_share_a_limit_on_names() {
+    let limits = Limits {
+        fleet_streams: 1,
+        fleet_names: 4,
+        ..limits()
+    };
+    let mut fleet = fleet();
+    let names = |names: &[&str]| {
+        let mut ask = request(Route);
+        ask.resource_names_subscribe = names.iter().map(|name| (*name).to_owned()).collect();
+        ask
+    };
+    let open = |fleet: &mut Fleet, id| {
+        fleet.join(id, "node".into());
+        Session::new(id, limits.clone(), std::time::Instant::now())
+    };
+    let mut first = open(&mut fleet, 1);
+    let mut second = open(&mut fleet, 2);
+    first.request(&mut fleet, &names(&["a", "b", "c"])).unwrap();
+    second.request(&mut fleet, &names(&["a"])).unwrap();
+    let refused = Err(LimitExceeded::TooManyNamesOfFleet { limit: 4 });
+    assert_eq!(second.request(&mut fleet, &names(&["d"])), refused);
+    // A long name counts several times.
+    fleet.leave(2);
+    let mut third = open(&mut fleet, 3);
+    let long = "x".repeat(128);
+    assert_eq!(third.request(&mut fleet, &names(&[&long])), refused);
+    // Unsubscribing makes room, and so does a resource.
+    let mut less = request(Route);
+    less.resource_names_unsubscribe = vec!["a".to_owned()];
+    first.request(&mut fleet, &less).unwrap();
+    third.request(&mut fleet, &names(&[&long])).unwrap();
+    fleet.apply(update(1, &[(Route, "r", "v0")], &[]));
+    third.request(&mut fleet, &names(&["r", "s"])).unwrap();
+    let refused = Err(LimitExceeded::TooManyNamesOfFleet { limit: 6 });
+    assert_eq!(third.request(&mut fleet, &names(&["t"])), refused);
+    // A stream's names stop counting when it ends.
+    fleet.leave(3);
+    first.request(&mut fleet, &names(&["t"])).unwrap();
+}
+
+#[test]
 fn the_cost_of_a_change_does_not_depend_on_the_number_of_resources() {
     let cost = |size: usize| {
         let mut fleet = fleet();

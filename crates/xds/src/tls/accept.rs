@@ -1,11 +1,13 @@
 //! TLS handshakes, limited in time and number.
 //!
 //! Handshakes run concurrently, one task each. At the limit, the oldest handshake is aborted: a valid client finishes
-//! within milliseconds, so idle connections displace only each other.
+//! within milliseconds, so idle connections displace only each other. A fleet has a limited number of connections, so that
+//! its key can't be used to exhaust memory.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::Stream;
@@ -17,6 +19,7 @@ use super::connection::{Connection, Peer};
 use super::identity::Identity;
 use super::refusal::{Refusal, RefusalReason};
 use super::verify::{self, NoFleet};
+use crate::resource::FleetId;
 
 /// The maximum number of concurrent handshakes.
 pub const MAX_HANDSHAKES: usize = 256;
@@ -30,6 +33,7 @@ const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 pub fn incoming(
     listener: TcpListener,
     identity: Identity,
+    fleet_connections: usize,
 ) -> impl Stream<Item = io::Result<Connection>> {
     let acceptor = Acceptor {
         listener,
@@ -37,6 +41,8 @@ pub fn incoming(
         handshakes: JoinSet::new(),
         by_age: BTreeMap::new(),
         next: 0,
+        connected: HashMap::new(),
+        fleet_connections,
     };
     futures::stream::unfold(acceptor, |mut acceptor| async {
         let connection = acceptor.next().await;
@@ -51,6 +57,10 @@ struct Acceptor {
     handshakes: JoinSet<(u64, Result<Connection, Refusal>)>,
     by_age: BTreeMap<u64, (SocketAddr, AbortHandle)>,
     next: u64,
+    /// A marker for each fleet, which its open connections share.
+    connected: HashMap<FleetId, Arc<()>>,
+    /// The maximum number of open connections of a fleet.
+    fleet_connections: usize,
 }
 
 impl Acceptor {
@@ -63,7 +73,7 @@ impl Acceptor {
                     // An aborted handshake is already recorded.
                     let Ok((number, result)) = done else { continue };
                     self.by_age.remove(&number);
-                    match result {
+                    match result.and_then(|connection| self.admit(connection)) {
                         Ok(connection) => return connection,
                         Err(refusal) => self.identity.refusals().record(refusal),
                     }
@@ -77,6 +87,27 @@ impl Acceptor {
                 },
             }
         }
+    }
+
+    /// Counts a new connection of a fleet, unless there are too many.
+    fn admit(&mut self, mut connection: Connection) -> Result<Connection, Refusal> {
+        self.connected
+            .retain(|_, marker| Arc::strong_count(marker) > 1);
+        let peer = connection.peer();
+        let marker = self.connected.entry(peer.fleet.clone()).or_default();
+        if Arc::strong_count(marker) > self.fleet_connections {
+            return Err(Refusal {
+                peer: peer.address,
+                reason: RefusalReason::TooManyConnections,
+                fleet: Some(peer.fleet.clone()),
+                message: format!(
+                    "the fleet already has {} connections",
+                    self.fleet_connections
+                ),
+            });
+        }
+        connection.hold(Arc::clone(marker));
+        Ok(connection)
     }
 
     fn begin(&mut self, stream: TcpStream, peer: SocketAddr) {

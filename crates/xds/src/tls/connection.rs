@@ -3,6 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, SystemTime};
 
@@ -38,6 +39,8 @@ pub struct Connection {
     stream: TlsStream<TcpStream>,
     peer: Peer,
     timer: Pin<Box<Sleep>>,
+    /// Counts the fleet's open connections.
+    marker: Option<Arc<()>>,
 }
 
 impl Connection {
@@ -47,7 +50,17 @@ impl Connection {
             stream,
             peer,
             timer,
+            marker: None,
         }
+    }
+
+    pub(super) fn peer(&self) -> &Peer {
+        &self.peer
+    }
+
+    /// Holds a marker while the connection is open.
+    pub(super) fn hold(&mut self, marker: Arc<()>) {
+        self.marker = Some(marker);
     }
 
     /// Completes when the certificate has expired.

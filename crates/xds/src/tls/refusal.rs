@@ -43,6 +43,8 @@ pub enum RefusalReason {
     NoFleet,
     /// The client claims a fleet other than the one in its certificate.
     WrongFleet,
+    /// The fleet has too many connections.
+    TooManyConnections,
 }
 
 impl RefusalReason {
@@ -62,6 +64,7 @@ impl RefusalReason {
             RefusalReason::BadCertificate => "bad_certificate",
             RefusalReason::NoFleet => "no_fleet",
             RefusalReason::WrongFleet => "wrong_fleet",
+            RefusalReason::TooManyConnections => "too_many_connections",
         }
     }
 }
