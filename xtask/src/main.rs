@@ -11,6 +11,7 @@ mod conformance;
 mod demo;
 mod deploy;
 mod e2e;
+mod fuzz;
 mod install;
 mod test;
 mod tidy;
@@ -40,6 +41,8 @@ enum Command {
     Conformance(conformance::Args),
     /// Run end-to-end tests of an installation in a cluster
     E2e(e2e::Args),
+    /// Feed random input to the code that reads untrusted input
+    Fuzz(fuzz::Args),
     /// Render deploy/manifests from deploy/chart, or check them
     Deploy(deploy::Args),
     /// Check the repository's structure, wording and formatting
@@ -56,6 +59,7 @@ fn main() -> ExitCode {
         Command::Cluster(args) => cluster::run(&args),
         Command::Conformance(args) => conformance::run(&args),
         Command::E2e(args) => e2e::run(&args),
+        Command::Fuzz(args) => fuzz::run(&args),
         Command::Deploy(args) => deploy::run(&args),
         Command::Tidy(args) => tidy::run(&args),
     };

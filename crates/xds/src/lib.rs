@@ -18,6 +18,8 @@
 mod config;
 mod event;
 mod fleet;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 mod nack;
 mod ordering;
 mod pending;
