@@ -113,7 +113,8 @@ pub struct GatewayConfiguration {
         )
     )]
     pub controller_name: Arc<str>,
-    /// Deprecated: the name of the only Gateway that Envoys outside Sesame serve. By default, they serve the oldest one.
+    /// Deprecated: the name of the only Gateway that Envoys outside Sesame serve. By default, they serve the oldest
+    /// Gateway.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(length(min = 1, max = 253)))]
     pub name: Option<Arc<str>>,

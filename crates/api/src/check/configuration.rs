@@ -151,14 +151,14 @@ fn toleration(toleration: &EnvoyToleration) -> Check {
     let effect = toleration.effect.as_ref();
     known("effect", effect, TolerationEffect::KNOWN)?;
     if operator == Some(&TolerationOperator::Exists) && toleration.value.is_some() {
-        return fail("operator Exists takes no value");
+        return fail("the Exists operator takes no value");
     }
     if toleration.key.is_none() && toleration.value.is_some() {
         return fail("a value requires a key");
     }
     ensure(
         toleration.toleration_seconds.is_none() || effect == Some(&TolerationEffect::NoExecute),
-        "tolerationSeconds requires effect NoExecute",
+        "tolerationSeconds requires the NoExecute effect",
     )
 }
 

@@ -73,7 +73,7 @@ impl<'a> Tree<'a> {
             }
         }
         let (mut keys, mut rest) = grouped(&named, shared);
-        // The texts that the current key starts with: in sorted order, each text precedes all keys that start with it.
+        // The strings that the current key starts with: in sorted order, each precedes all keys that start with it.
         let mut texts: Vec<(&str, &Named)> = Vec::new();
         let mut upcoming = named.iter().peekable();
         for (key, places) in &mut keys {

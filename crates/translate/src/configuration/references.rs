@@ -1,5 +1,5 @@
 //! Configurations that GatewayClasses and Gateways refer to: SesameConfigurations, or ConfigMaps with the same
-//! document. Only the section `envoy` applies to these objects.
+//! document. Only the `envoy` section applies to these objects.
 //!
 //! An invalid configuration doesn't affect traffic: a condition of the referring object reports the error, and the
 //! fleet keeps the last valid parameters.

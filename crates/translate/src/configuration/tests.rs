@@ -207,7 +207,7 @@ fn errors_name_their_field() {
         ("image: a b", "image: expected a name"),
         (
             "tolerations: [{}, {operator: Exists, key: a, value: b}]",
-            "tolerations[1]: operator Exists",
+            "tolerations[1]: the Exists operator",
         ),
         ("tolerations: [{value: b}]", "tolerations[0]: a value"),
         (

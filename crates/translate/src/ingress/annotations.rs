@@ -95,7 +95,7 @@ pub(super) fn route_options(ingress: &Ingress, notices: &mut Notices) -> RouteOp
     if retry.is_none() {
         for name in [NUM_RETRIES, PER_TRY_TIMEOUT] {
             if get(ingress, name).is_some_and(|text| text != "-1") {
-                let message = format!("has no effect without annotation {RETRY_ON}");
+                let message = format!("has no effect without the {RETRY_ON} annotation");
                 notices.warning(field(name), message);
             }
         }

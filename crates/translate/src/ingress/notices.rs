@@ -65,7 +65,7 @@ impl Sources {
                 "" => notices.error(format!("{field}.secretName"), "is required"),
                 name if ingress.tls_secret(name).is_none() => {
                     let message = format!(
-                        "expected the name of a Secret; check this field and annotation {}",
+                        "expected the name of a Secret; check this field and the {} annotation",
                         Ingress::TLS_NAMESPACE
                     );
                     notices.error(format!("{field}.secretName"), message);

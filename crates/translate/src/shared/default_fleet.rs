@@ -293,8 +293,8 @@ pub(crate) fn stages<const N: usize>(
                 };
                 if let Some(gateway) = conflicts(reader, gateway_ports, &key, protocol).first() {
                     messages.push(format!(
-                        "port {port} of Ingresses and HTTPProxies is not served: {} {} uses it for another protocol; \
-                         change the port of its listener",
+                        "port {port} is not served for Ingresses and HTTPProxies: {} {} uses it for another protocol; \
+                         change that listener's port",
                         gateway.kind,
                         gateway.namespaced_name()
                     ));
