@@ -9,7 +9,7 @@ use std::sync::Arc;
 use sesame_api::{Kind, Object, ObjectKey, Release};
 use sesame_engine::{Batch, Builder, Commit, Engine};
 use sesame_envoy::{Assembler, Options, ResourceChange, Sharding};
-use sesame_model::{FleetId, FleetState};
+use sesame_model::{FleetId, FleetState, ListenerSettings};
 use sesame_translate::configuration;
 use sesame_translate::fleet::Rejected;
 use sesame_translate::pipeline::{self, Outputs, Pipeline};
@@ -55,6 +55,8 @@ pub struct Core {
     user_defines_class: bool,
     /// Whether there has been a commit, even an empty one.
     committed: bool,
+    /// Changed settings of listeners, which the next commit records as valid.
+    valid_listener_settings: Vec<(FleetId, Option<Arc<ListenerSettings>>)>,
 }
 
 impl Core {
@@ -104,6 +106,7 @@ impl Core {
             user_defines_class: settings.in_cluster(),
             settings,
             committed: false,
+            valid_listener_settings: Vec::new(),
         }
     }
 
@@ -148,7 +151,15 @@ impl Core {
             }
         }
         self.committed = true;
-        self.engine.commit(batch)
+        for (fleet, settings) in std::mem::take(&mut self.valid_listener_settings) {
+            tables.set_valid_listener_settings(&mut batch, fleet, settings);
+        }
+        let commit = self.engine.commit(batch);
+        let changes = commit.changes(self.outputs().listener_settings).iter();
+        self.valid_listener_settings = changes
+            .map(|(fleet, change)| (fleet.clone(), change.value().cloned()))
+            .collect();
+        commit
     }
 
     /// Applies the settings, and updates the built-in class that depends on them.
