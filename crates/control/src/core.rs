@@ -28,6 +28,8 @@ pub enum Input {
     Fleet(FleetId, Option<FleetState>),
     /// An Envoy rejected a resource, with its message; `None` if it accepted the resource.
     Rejection(Rejected, Option<String>),
+    /// The last valid settings of a fleet's listeners; `None` if the fleet is gone.
+    ValidListenerSettings(FleetId, Option<Arc<ListenerSettings>>),
     /// Why the Service of an XBackend can't be written; `None` once it can.
     PodServiceFailure(ObjectKey, Option<String>),
     /// The installed Gateway API; `None` if unknown.
@@ -55,8 +57,6 @@ pub struct Core {
     user_defines_class: bool,
     /// Whether there has been a commit, even an empty one.
     committed: bool,
-    /// Changed settings of listeners, which the next commit records as valid.
-    valid_listener_settings: Vec<(FleetId, Option<Arc<ListenerSettings>>)>,
 }
 
 impl Core {
@@ -106,7 +106,6 @@ impl Core {
             user_defines_class: settings.in_cluster(),
             settings,
             committed: false,
-            valid_listener_settings: Vec::new(),
         }
     }
 
@@ -143,6 +142,9 @@ impl Core {
                 Input::Rejection(rejected, message) => {
                     tables.set_rejection(&mut batch, rejected, message);
                 }
+                Input::ValidListenerSettings(fleet, settings) => {
+                    tables.set_valid_listener_settings(&mut batch, fleet, settings);
+                }
                 Input::PodServiceFailure(xbackend, message) => {
                     tables.set_pod_service_failure(&mut batch, xbackend, message);
                 }
@@ -151,15 +153,7 @@ impl Core {
             }
         }
         self.committed = true;
-        for (fleet, settings) in std::mem::take(&mut self.valid_listener_settings) {
-            tables.set_valid_listener_settings(&mut batch, fleet, settings);
-        }
-        let commit = self.engine.commit(batch);
-        let changes = commit.changes(self.outputs().listener_settings).iter();
-        self.valid_listener_settings = changes
-            .map(|(fleet, change)| (fleet.clone(), change.value().cloned()))
-            .collect();
-        commit
+        self.engine.commit(batch)
     }
 
     /// Applies the settings, and updates the built-in class that depends on them.
