@@ -329,3 +329,6 @@ fn validation(clients: &ClientValidation) -> ValidationContextType {
         ..Default::default()
     })
 }
+
+#[cfg(test)]
+mod tests;
