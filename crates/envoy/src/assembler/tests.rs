@@ -367,7 +367,6 @@ fn perform(op: Op, inputs: &Inputs, batch: &mut Batch) {
                 fleet: fleet(index),
                 port: Port::tcp(80),
             };
-            // The settings may have no effect: no trusted hops are the default.
             let value = value.map(|(secure, trusted_hops)| Listener {
                 settings: Arc::new(ListenerSettings {
                     trusted_hops,
