@@ -291,6 +291,7 @@ fn every_term_of_the_model_is_valid() {
             target: ChainTarget::Http(table),
         }],
         tracing: None,
+        settings: Arc::default(),
     };
     let lookup = ShardLookup::Expressions;
     let listener = sesame_envoy::listener(&port, &listener, |_| false, lookup, false);

@@ -26,6 +26,7 @@ mod http_proxy;
 mod ingress;
 mod listener_filters;
 mod listener_sets;
+mod listener_settings;
 mod mirrors;
 mod on_demand;
 mod paths;

@@ -48,6 +48,7 @@ pub(crate) fn some_listener(key: &ListenerKey, certificate: Option<CertificateKe
             target: ChainTarget::Http(routes),
         }],
         tracing: None,
+        settings: Arc::default(),
     }
 }
 

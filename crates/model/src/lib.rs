@@ -31,6 +31,7 @@ mod global_rate;
 mod headers;
 mod jwt;
 mod listener;
+mod listener_settings;
 mod object_name;
 mod pod_service;
 mod port;
@@ -61,6 +62,10 @@ pub use jwt::{JwtKeys, JwtProvider, RemoteKeys};
 pub use listener::{
     Chain, ChainTarget, ChainTls, ClientValidation, ForwardedCertificate, Listener, ListenerKey,
     Termination, TlsMode, WeightedBackend,
+};
+pub use listener_settings::{
+    AccessLogFormat, AccessLogLevel, Compression, EscapedSlashes, ListenerLimits, ListenerSettings,
+    ListenerTimeouts, ProxyProtocol, UnderscoreHeaders,
 };
 pub use object_name::{dns_label, name_hash};
 pub use pod_service::{PodService, PodServiceChange, PodServiceId, XBACKEND_LABEL};

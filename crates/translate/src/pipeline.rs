@@ -16,8 +16,8 @@ use sesame_api::{
 use sesame_engine::{Builder, Index, Table};
 use sesame_model::{
     BackendName, Certificate, CertificateKey, Cluster, ClusterKey, Datagrams, DestinationKey,
-    Endpoints, FleetId, FleetRequest, Listener, ListenerKey, PodServiceChange, RouteTable,
-    RouteTableKey, TrustBundle, TrustBundleKey, VirtualHost, VirtualHostKey,
+    Endpoints, FleetId, FleetRequest, Listener, ListenerKey, ListenerSettings, PodServiceChange,
+    RouteTable, RouteTableKey, TrustBundle, TrustBundleKey, VirtualHost, VirtualHostKey,
 };
 
 use self::reach::{certificates_of, clusters_of, listener_clusters_of, trust_bundles_of};
@@ -56,6 +56,8 @@ pub struct Pipeline {
 pub struct Outputs {
     /// The fleets that should exist.
     pub fleets: Table<FleetId, FleetRequest>,
+    /// The settings of each fleet's listeners.
+    pub listener_settings: Table<FleetId, ListenerSettings>,
     /// The listener of each port.
     pub listeners: Table<ListenerKey, Listener>,
     /// Route tables, without their virtual hosts.
@@ -347,6 +349,7 @@ pub fn stages(b: &mut Builder) -> Pipeline {
             client_certificates: gateways.client_certificates,
         },
     );
+    let listener_settings = configuration::listener_settings(b, &inputs, gateways.parameters);
     let of_ports = ports::Sources {
         points_by_port,
         terminations: b.union(
@@ -366,6 +369,7 @@ pub fn stages(b: &mut Builder) -> Pipeline {
         }),
         client_certificates: gateways.client_certificates,
         tracing: telemetry.tracing,
+        settings: listener_settings,
     };
     let listeners = b.derive(
         "listener",
@@ -511,6 +515,7 @@ pub fn stages(b: &mut Builder) -> Pipeline {
         inputs,
         outputs: Outputs {
             fleets,
+            listener_settings,
             listeners,
             destinations,
             datagrams,

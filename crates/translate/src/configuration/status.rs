@@ -189,11 +189,17 @@ fn warnings(settings: &Settings, spec: &ConfigurationSpec, uses: &Use) -> Vec<Fi
     if !uses.instance {
         let others = ConfigurationSpec {
             envoy: None,
+            listeners: None,
             ..spec.clone()
         };
         if others != ConfigurationSpec::default() {
-            let message = "only the envoy section has an effect, since no instance of Sesame uses this configuration";
+            let message = "only the envoy and listeners sections have an effect, since no instance of Sesame uses this configuration";
             warnings.push(FieldError::new("", message));
+        }
+        if spec.listeners.is_some() && matches!(settings.mode, Mode::Unmanaged { .. }) {
+            let message =
+                "has no effect: Envoys outside Sesame have the listener settings of the instance";
+            warnings.push(FieldError::new("listeners", message));
         }
     }
     warnings

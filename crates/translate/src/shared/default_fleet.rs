@@ -267,7 +267,7 @@ pub(crate) fn stages<const N: usize>(
         let ports = [Some(ports.http_port()), https.then_some(ports.https_port())];
         let request = FleetRequest {
             ports: ports.into_iter().flatten().collect(),
-            parameters: Some(settings.fleet.clone()),
+            parameters: Some(settings.fleet.parameters.clone()),
             ..FleetRequest::new()
         };
         Some((settings.default_fleet(), request))
