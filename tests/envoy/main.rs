@@ -17,6 +17,7 @@ mod connections;
 mod cors;
 mod datagrams;
 mod endpoints;
+mod expressions;
 mod files;
 mod grpc;
 mod harness;

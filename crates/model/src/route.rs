@@ -67,6 +67,8 @@ pub struct VirtualHost {
     pub rate: Option<Arc<RateLimit>>,
     /// In order; the first match applies. Without a match, the response is 404.
     pub routes: Vec<Arc<Route>>,
+    /// Whether matches are left out, because their regular expressions take too much time together.
+    pub overloaded: bool,
 }
 
 impl VirtualHost {
@@ -145,6 +147,9 @@ impl Route {
         forwards.chain(checks).chain(limits)
     }
 }
+
+/// The maximum size of a regular expression's program, in RE2's instructions: the limit of translation and of Envoys.
+pub const MAX_PROGRAM_SIZE: u32 = 1_024;
 
 /// A condition on requests. All parts must match.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -19,6 +19,7 @@ use super::includes::Tree;
 use super::jwt::Required;
 use super::rewrite::Variant;
 use super::route::{self, OwnRoute, Plan, UNAVAILABLE};
+use crate::shared::expressions::Meter;
 use crate::shared::hosts::{RankedMatch, RouteRules};
 use crate::shared::precedence::MatchRank;
 use crate::shared::wildcards;
@@ -54,6 +55,7 @@ pub(super) fn rules(
         default,
         matches: Vec::new(),
         last: Vec::new(),
+        meter: Meter::default(),
     };
     for (key, conditions) in &tree.visits {
         let Some(fragment) = reader.get(fragments, key) else {
@@ -195,6 +197,7 @@ struct Rules<'a> {
     matches: Vec<RankedMatch>,
     /// Matches that follow all other matches of the same rank.
     last: Vec<RankedMatch>,
+    meter: Meter,
 }
 
 impl Rules<'_> {
@@ -286,6 +289,7 @@ impl Rules<'_> {
         permit_insecure: bool,
         later: bool,
     ) {
+        let scans = self.meter.scans(&requests);
         // The condition of a wildcard host doesn't affect the rank.
         requests.headers.extend(self.one_label.clone());
         let redirect = self.host.redirects() && !permit_insecure;
@@ -311,6 +315,7 @@ impl Rules<'_> {
                 ..route
             })]),
             without_tls,
+            scans,
         });
     }
 }

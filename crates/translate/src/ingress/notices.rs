@@ -14,6 +14,7 @@ use crate::settings::Settings;
 use crate::shared::covering::PointsByDomain;
 use crate::shared::default_fleet;
 use crate::shared::delegation::Delegations;
+use crate::shared::expressions;
 use crate::shared::hostname;
 use crate::shared::overlaps::{self, ByLoser};
 
@@ -33,7 +34,7 @@ pub(super) struct Sources {
 pub(super) fn stage(
     b: &mut Builder,
     sources: Sources,
-    overlaps: ByLoser,
+    (overlaps, refusals): (ByLoser, expressions::ByObject),
     points: PointsByDomain,
 ) -> Table<ObjectKey, Notices> {
     let Sources { read, routes, .. } = sources;
@@ -45,6 +46,12 @@ pub(super) fn stage(
         sources.of_tls(reader, points, key, &ingress, &mut notices);
         for message in overlaps::messages(reader, overlaps, key) {
             notices.warning("spec.rules", message);
+        }
+        for ((rule, path), message) in expressions::messages(reader, refusals, key) {
+            notices.error(
+                format!("spec.rules[{rule}].http.paths[{path}].path"),
+                message,
+            );
         }
         notices.non_empty()
     })

@@ -16,6 +16,7 @@ use super::tls::IngressTls;
 use super::{Ours, host, paths};
 use crate::problem::{FieldError, Notices};
 use crate::settings::Settings;
+use crate::shared::expressions::Meter;
 use crate::shared::hostname;
 use crate::shared::hosts::{self, RankedMatch, RouteRules};
 use crate::shared::precedence::{MatchRank, Seniority, Source};
@@ -135,6 +136,7 @@ pub(super) fn translate(
     let default = default.and_then(|_| actions.last().cloned());
     let mut actions = actions.into_iter();
     let mut hosts: BTreeMap<Arc<str>, Vec<RankedMatch>> = BTreeMap::new();
+    let mut meter = Meter::default();
     for (index, rule) in ingress.spec.rules.iter().enumerate() {
         let sources = rule.http.iter().flat_map(|http| &http.paths);
         // Consumed before the host is checked, since invalid rules have actions too.
@@ -164,7 +166,11 @@ pub(super) fn translate(
                     let requests = paths::requests(path);
                     let rank = MatchRank::of(&requests);
                     let order = (index, position);
-                    let entry = entry(&domain, rank, order, requests, action, https);
+                    let scans = meter.scans(&requests);
+                    let entry = RankedMatch {
+                        scans,
+                        ..entry(&domain, rank, order, requests, action, https)
+                    };
                     hosts.entry(Arc::clone(&domain)).or_default().push(entry);
                 }
                 Err(message) => {
@@ -209,6 +215,7 @@ fn entry(
         order,
         routes: Box::new([Arc::new(route(requests, action))]),
         without_tls,
+        scans: Box::default(),
     }
 }
 

@@ -20,6 +20,7 @@ use crate::shared::client_certificates::{self, ClientCertificates};
 use crate::shared::connections::ChainKey;
 use crate::shared::covering::{Covering, PointsByDomain};
 use crate::shared::default_fleet;
+use crate::shared::expressions::{self, Effect, Scan};
 use crate::shared::hostname;
 use crate::shared::listeners::{
     ListenerChecks, ListenerId, ListenerPoint, ListenerRef, RequestChecks,
@@ -56,6 +57,8 @@ pub struct RankedMatch {
     pub routes: Box<[Arc<Route>]>,
     /// Replaces the routes on listeners without TLS, usually with a redirect to HTTPS.
     pub without_tls: Option<Arc<Route>>,
+    /// The regular expressions of the match, in its order.
+    pub scans: Box<[Scan]>,
 }
 
 /// The attachments of an object.
@@ -237,7 +240,7 @@ pub(crate) fn virtual_host(
     let listener = listeners.first()?;
     let certificates = sources.client_certificates;
     let objects = objects(reader, sources, key, &listeners);
-    let routes = routes(&objects, &listeners);
+    let (routes, overloaded) = routes(&objects, &listeners);
     let mut host = VirtualHost {
         listener: (listener.protocol.is_tls()).then(|| Arc::clone(&listener.domain)),
         fallback: listener.fallback && covering.any_host().is_some_and(default_fleet::is_fallback),
@@ -245,6 +248,7 @@ pub(crate) fn virtual_host(
         jwt: providers(&objects, &routes).into(),
         rate: rate(&objects, &routes),
         routes: client_certificates::of_routes(reader, certificates, &port.fleet, routes),
+        overloaded,
     };
     let checks = match listener.checks {
         true => reader.get(sources.checks, &listener.listener.id),
@@ -329,10 +333,22 @@ fn rate(objects: &[HostObject], routes: &[Arc<Route>]) -> Option<Arc<RateLimit>>
     }
 }
 
-fn routes(objects: &[HostObject], listeners: &[&ListenerPoint]) -> Vec<Arc<Route>> {
+/// The routes, and whether matches are left out because of their regular expressions.
+fn routes(objects: &[HostObject], listeners: &[&ListenerPoint]) -> (Vec<Arc<Route>>, bool) {
     let secure = listeners.iter().any(|point| point.protocol.is_tls());
     let mut routes: Vec<Arc<Route>> = Vec::new();
-    for (_, entry) in in_order(objects) {
+    let entries = in_order(objects);
+    let excess = expressions::excess(&entries);
+    for (index, (object, entry)) in entries.into_iter().enumerate() {
+        match excess.effect(index, object, entry) {
+            Effect::Served => {}
+            Effect::LeftOut => continue,
+            Effect::Answered(status) => {
+                let first = entry.routes.first();
+                routes.extend(first.map(|route| expressions::answer(route, status)));
+                continue;
+            }
+        }
         match &entry.without_tls {
             Some(route) if !secure => routes.push(Arc::clone(route)),
             _ => routes.extend(entry.routes.iter().cloned()),
@@ -346,7 +362,7 @@ fn routes(objects: &[HostObject], listeners: &[&ListenerPoint]) -> Vec<Arc<Route
         // Without a virtual host of its own, the host would be served by that of a wider domain.
         routes.push(Arc::new(Route::respond_to_all(404)));
     }
-    routes
+    (routes, !excess.is_empty())
 }
 
 /// Whether the host belongs to an HTTPProxy. If so, requests without a route must not fall through to the HTTPProxy of
@@ -362,6 +378,13 @@ pub(crate) struct HostObject {
     /// Its most specific hostname that covers the host.
     pub(crate) original: Arc<str>,
     rules: Arc<RouteRules>,
+}
+
+impl HostObject {
+    /// Its order among other objects.
+    pub(crate) fn seniority(&self) -> &Seniority {
+        &self.rules.seniority
+    }
 }
 
 /// The key of an object's rows for one of its hosts, if the object has different rules for each host. No object has
