@@ -29,6 +29,7 @@ mod listener_filters;
 mod listener_sets;
 mod mirrors;
 mod on_demand;
+mod oversized;
 mod paths;
 mod pods;
 mod proxy_clients;

@@ -36,6 +36,7 @@ mod pod_service;
 mod port;
 mod route;
 mod route_policy;
+mod size;
 mod tls;
 mod tracing;
 

@@ -394,9 +394,9 @@ pub enum RedirectPort {
     OfListener,
 }
 
-/// A [`HeaderLists`] that doesn't allocate when it is empty, which is the common case.
+/// A [`HeaderLists`] that doesn't allocate when it is empty, which is the common case. Clones share the lists.
 #[derive(Clone, Default)]
-pub struct HeaderChanges(Option<Box<HeaderLists>>);
+pub struct HeaderChanges(Option<Arc<HeaderLists>>);
 
 /// Changes to headers. Each name is in at most one of the lists.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -431,7 +431,7 @@ impl HeaderLists {
 
 impl From<HeaderLists> for HeaderChanges {
     fn from(lists: HeaderLists) -> Self {
-        Self((!lists.is_empty()).then(|| Box::new(lists)))
+        Self((!lists.is_empty()).then(|| Arc::new(lists)))
     }
 }
 
@@ -445,7 +445,7 @@ impl Deref for HeaderChanges {
 
 impl DerefMut for HeaderChanges {
     fn deref_mut(&mut self) -> &mut HeaderLists {
-        self.0.get_or_insert_default()
+        Arc::make_mut(self.0.get_or_insert_default())
     }
 }
 

@@ -267,6 +267,7 @@ pub(crate) fn stages(b: &mut Builder, inputs: &Inputs, read: Read, sources: Sour
                 Some(Attachments {
                     parents: Vec::new(),
                     hosts,
+                    oversized: false,
                 })
             },
         ),

@@ -41,7 +41,11 @@ pub(super) fn stage(
     b.derive("ingress notices", read.ours, move |reader, key| {
         let ingress = reader.get(routes.ingresses, key)?;
         let mut notices = Notices::default();
-        routes::translate(reader, routes, key, &ingress, &mut notices);
+        let hosts = routes::translate(reader, routes, key, &ingress, &mut notices);
+        let tls = reader.get(routes.tls, key);
+        if let Some(message) = routes::too_many_for_wildcards(&hosts, tls.as_deref()) {
+            notices.error("spec.tls", message);
+        }
         annotations::versions(&ingress, &mut notices);
         sources.of_tls(reader, points, key, &ingress, &mut notices);
         for message in overlaps::messages(reader, overlaps, key) {

@@ -26,6 +26,9 @@ use crate::shared::wildcards;
 /// The status for requests without a backend.
 const NO_BACKEND: u16 = 503;
 
+/// The maximum number of routes for an Ingress's wildcard hosts with TLS.
+const MAX_OF_WILDCARDS: usize = 16_384;
+
 /// The tables needed to build routes.
 #[derive(Clone, Copy)]
 pub(super) struct Sources {
@@ -51,6 +54,8 @@ pub(super) fn rules(
     let names = tls.iter().flat_map(|tls| tls.hosts.keys());
     let wildcards = names.filter(|host| host.starts_with('*'));
     let of_default = hosts.get(hostname::ANY);
+    let of_default =
+        of_default.filter(|_| too_many_for_wildcards(&hosts, tls.as_deref()).is_none());
     let wildcards = wildcards.zip(std::iter::repeat(of_default));
     let wildcards = wildcards.filter_map(|(host, matches)| {
         let matches = matches?.iter().map(|entry| within(host, entry));
@@ -72,6 +77,22 @@ pub(super) fn rules(
         (row, rules)
     });
     rows.collect()
+}
+
+/// Why the rules for all hosts aren't applied to the Ingress's wildcard hosts: each of these hosts has a copy of them.
+pub(super) fn too_many_for_wildcards(
+    hosts: &BTreeMap<Arc<str>, Vec<RankedMatch>>,
+    tls: Option<&IngressTls>,
+) -> Option<String> {
+    let names = tls.into_iter().flat_map(|tls| tls.hosts.keys());
+    let wildcards = names.filter(|host| host.starts_with('*')).count();
+    let paths = hosts.get(hostname::ANY).map_or(0, Vec::len);
+    (wildcards.saturating_mul(paths) > MAX_OF_WILDCARDS).then(|| {
+        format!(
+            "the {paths} paths without a host aren't served on the {wildcards} wildcard hosts, since that exceeds \
+             {MAX_OF_WILDCARDS} routes; divide the Ingress into several"
+        )
+    })
 }
 
 /// The key for the rows that apply an Ingress's rules for all hosts to one of its wildcard hosts with TLS.

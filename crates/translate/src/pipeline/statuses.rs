@@ -82,9 +82,13 @@ pub(super) fn of_routes(
     };
     let of_requests = |stages: route::Stages| {
         move |reader: &mut Reader<'_>, key: &ObjectKey, _: &Attachments| {
-            let mut findings = Findings::of(&*reader.get(stages.rules, key)?);
-            let partial = findings.partially_invalid.take();
-            findings.partially_invalid = expressions::problem(reader, refusals, key, partial);
+            let rules = reader.get(stages.rules, key)?;
+            let mut findings = Findings::of(&rules);
+            // Most routes have no expressions, so reading the index for each would waste memory.
+            if rules.has_expressions() {
+                let partial = findings.partially_invalid.take();
+                findings.partially_invalid = expressions::problem(reader, refusals, key, partial);
+            }
             Some(findings)
         }
     };

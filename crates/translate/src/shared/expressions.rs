@@ -282,13 +282,9 @@ impl Excess<'_> {
         if self.matches.contains_key(&index) {
             return Effect::LeftOut;
         }
-        let status = match object.key.kind {
-            Kind::HTTPRoute => 500,
-            Kind::GRPCRoute => 503,
-            _ => return Effect::Served,
-        };
-        match self.rules.contains(&(&object.key, entry.order.0)) {
-            true => Effect::Answered(status),
+        let whole = matches!(object.key.kind, Kind::HTTPRoute | Kind::GRPCRoute);
+        match whole && self.rules.contains(&(&object.key, entry.order.0)) {
+            true => Effect::Answered(hosts::invalid_rule(&object.key)),
             false => Effect::Served,
         }
     }

@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use sesame_api::{ObjectKey, ParentReference};
+use sesame_api::{Kind, ObjectKey, ParentReference};
 use sesame_engine::{Index, Reader, Table};
 use sesame_model::{
     DestinationKey, ExternalAuth, FleetId, JwtProvider, ListenerKey, PathMatch, Port, Rate,
@@ -46,6 +46,41 @@ pub struct RouteRules {
     pub unresolved: Option<Problem>,
 }
 
+impl RouteRules {
+    /// The approximate size of the configuration of a host with these rules, in bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        let of = |entry: &RankedMatch| {
+            let routes = entry.routes.iter().chain(&entry.without_tls);
+            routes.map(|route| route.bytes()).sum::<usize>()
+        };
+        self.matches.iter().map(of).sum()
+    }
+
+    /// Whether a match has a regular expression.
+    pub(crate) fn has_expressions(&self) -> bool {
+        self.matches.iter().any(|entry| !entry.scans.is_empty())
+    }
+
+    /// Rules that respond with a status to requests that match nothing else.
+    fn refused(&self, status: u16) -> Self {
+        Self {
+            matches: vec![RankedMatch {
+                rank: MatchRank::of_default(),
+                order: (0, 0),
+                routes: Box::new([Arc::new(Route::respond_to_all(status))]),
+                without_tls: None,
+                scans: Box::default(),
+            }],
+            seniority: self.seniority.clone(),
+            jwt: None,
+            rate: None,
+            refused: None,
+            partially_invalid: None,
+            unresolved: None,
+        }
+    }
+}
+
 /// One match of a rule, and its action.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RankedMatch {
@@ -69,6 +104,9 @@ pub struct Attachments {
     /// The hosts that it has routes for. A route without a valid rule keeps its hosts and responds with errors:
     /// otherwise a wider route would serve its requests without the required filters (HTTPRouteFilter.extensionRef).
     pub hosts: Vec<AttachedHost>,
+    /// Whether its rules would take too much memory on all of its hosts. If so, each host responds with errors to requests
+    /// that match nothing else.
+    pub oversized: bool,
 }
 
 /// The result for one parentRef.
@@ -371,6 +409,14 @@ fn owned(objects: &[HostObject]) -> bool {
     objects.iter().any(|object| object.key.kind.is_http_proxy())
 }
 
+/// The status for requests to an invalid rule of an object.
+pub(crate) fn invalid_rule(object: &ObjectKey) -> u16 {
+    match object.kind {
+        Kind::HTTPRoute => 500,
+        _ => 503,
+    }
+}
+
 /// An object with routes for a host.
 pub(crate) struct HostObject {
     /// The object.
@@ -428,8 +474,11 @@ pub(crate) fn objects(
             // An object's most specific hostname is found first; its routes for wider hostnames are unreachable.
             if !seen.contains(&name)
                 && let Some(original) = attachments.original(&wider, listeners)
-                && let Some(rules) = reader.get(sources.rules, &name)
+                && let Some(mut rules) = reader.get(sources.rules, &name)
             {
+                if attachments.oversized {
+                    rules = Arc::new(rules.refused(invalid_rule(&name)));
+                }
                 found.push(HostObject {
                     key: name.clone(),
                     original: Arc::clone(original),
