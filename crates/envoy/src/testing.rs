@@ -344,5 +344,6 @@ pub(crate) fn any_virtual_host() -> impl Strategy<Value = VirtualHost> {
         jwt: Box::default(),
         rate: None,
         routes: routes.into_iter().map(Arc::new).collect(),
+        overloaded: false,
     })
 }

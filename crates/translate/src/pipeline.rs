@@ -35,6 +35,7 @@ use crate::shared::certificates::CertificateState;
 use crate::shared::connections::{self, ChainKey, ServedChain};
 use crate::shared::datagrams;
 use crate::shared::default_fleet;
+use crate::shared::expressions;
 use crate::shared::hosts::{self, Attachments, RouteRules};
 use crate::shared::open_listeners;
 use crate::shared::overlaps;
@@ -336,6 +337,7 @@ pub fn stages(b: &mut Builder) -> Pipeline {
     let virtual_hosts = b.derive("virtual host", hosts, move |reader, key| {
         hosts::virtual_host(reader, of_hosts, key)
     });
+    let refusals = expressions::stages(b, of_hosts, virtual_hosts);
     let route_tables = b.derive_many("route table", points_by_port, move |reader, key| {
         let table = ports::route_table(reader, points_by_port, key);
         table.into_iter().collect()
@@ -451,6 +453,7 @@ pub fn stages(b: &mut Builder) -> Pipeline {
         &inputs,
         statuses::Sources {
             routes: (http, grpc, tls, tcp, udp),
+            refusals,
             chains,
             fleet_clusters,
             backends: backends.backends,
@@ -472,7 +475,8 @@ pub fn stages(b: &mut Builder) -> Pipeline {
     let pod_services = xbackend::pod_service_changes(b, &inputs, xbackends, uses);
     let xbackend_status = xbackend::statuses(b, &inputs, xbackends, pod_services, uses);
     let overlaps = overlaps::stages(b, of_hosts, attachments);
-    let proxy_status = http_proxy::statuses(b, &inputs, proxy_stages, overlaps, addresses);
+    let proxy_status =
+        http_proxy::statuses(b, &inputs, proxy_stages, (overlaps, refusals), addresses);
     let extension_status = extensions::statuses(b, &inputs, of_default_fleet.extensions);
     let configuration_status = configuration::statuses(b, &inputs);
     let statuses = b.union(
@@ -493,7 +497,8 @@ pub fn stages(b: &mut Builder) -> Pipeline {
         ],
     );
 
-    let ingress_notices = ingress::notices(b, ingress_stages, overlaps, points_by_domain);
+    let ingress_notices =
+        ingress::notices(b, ingress_stages, (overlaps, refusals), points_by_domain);
     let service_notices = service_annotations::notices(b, inputs.services);
     let notices = b.union("notices", [ingress_notices, service_notices]);
 
