@@ -71,7 +71,7 @@ pub struct ConfigurationSpec {
     /// The Envoys that Sesame runs. Without this section, Envoys run outside Sesame.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub envoy: Option<Box<EnvoyConfiguration>>,
-    /// Settings of all listeners.
+    /// Settings for all listeners.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub listeners: Option<Box<ListenersConfiguration>>,
     /// Where clients reach Envoys that run outside Sesame.

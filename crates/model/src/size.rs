@@ -2,7 +2,7 @@
 
 use crate::{Action, HeaderLists, OriginMatch, PathMatch, Route, RouteMatch, ValueMatch};
 
-/// The size of a part without its texts, in bytes.
+/// The size of a part without its strings, in bytes.
 const PART: usize = 40;
 
 impl Route {
@@ -83,7 +83,7 @@ mod tests {
     use crate::{HeaderLists, Route};
 
     #[test]
-    fn a_route_is_as_large_as_its_texts() {
+    fn a_route_is_as_large_as_its_strings() {
         let mut route = Route::respond_to_all(404);
         let small = route.bytes();
         assert!(small < 200, "{small}");

@@ -123,7 +123,7 @@ fn operators(format: &str) -> Check {
             let start: String = from.chars().take(40).collect();
             return fail(format!(
                 "%{start} doesn't start with a supported command operator; double literal percent signs, or use one of \
-                 {}, {} with a header, such as %REQ(user-agent)%",
+                 {}, or one of {} followed by a header name in parentheses, such as %REQ(user-agent)%",
                 PLAIN.join(", "),
                 OF_HEADERS.join(", "),
             ));

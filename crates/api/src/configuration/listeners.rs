@@ -1,4 +1,4 @@
-//! Settings of all listeners of a fleet.
+//! Settings for all listeners of a fleet.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,13 +9,13 @@ use crate::duration::Duration;
 use crate::open_enum::open_enum;
 use crate::skip::is_default;
 
-/// Settings of all listeners of a fleet. An omitted field has its value from the SesameConfiguration of the Gateway's class,
-/// then from that of the instance, or else its default.
+/// Settings for all listeners of a fleet. An omitted field takes its value from the SesameConfiguration of the Gateway's
+/// class, then from the instance's SesameConfiguration; failing both, the default applies.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ListenersConfiguration {
-    /// TLS with clients.
+    /// TLS settings for client connections.
     #[serde(default, skip_serializing_if = "is_default")]
     pub tls: ListenersTls,
     /// Whether TCP connections start with a PROXY protocol header (version 1 or 2), as some load balancers send it;
@@ -47,12 +47,12 @@ pub struct ListenersConfiguration {
     #[serde(default, skip_serializing_if = "is_default")]
     pub paths: ListenersPaths,
     /// What happens to requests with an underscore in a header's name; `Reject` by default. Some backends treat `x_user` and
-    /// `x-user` as the same header, so that clients could set headers that only the gateway should set.
+    /// `x-user` as the same header, which lets clients set headers that only the gateway should set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub headers_with_underscores: Option<HeadersWithUnderscores>,
 }
 
-/// TLS with clients.
+/// TLS settings for client connections.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(feature = "schema", schemars(extend("x-kubernetes-validations" = [
@@ -60,8 +60,8 @@ pub struct ListenersConfiguration {
 ])))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ListenersTls {
-    /// The oldest TLS version; `1.2` by default. If a configuration sets only one of the versions, the other one has its
-    /// default. HTTPProxies and Ingresses can only narrow the versions.
+    /// The oldest TLS version; `1.2` by default. If only one of the two versions is set, the other keeps its default.
+    /// HTTPProxies and Ingresses can only narrow the versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub minimum_protocol_version: Option<ListenersTlsVersion>,
     /// The newest TLS version; `1.3` by default.
@@ -127,7 +127,7 @@ open_enum! {
         Disabled = "Disabled",
         /// Connections without it are closed.
         Required = "Required",
-        /// Connections without it are accepted, so any client can send one and choose its address.
+        /// Connections without it are accepted, so any client can send one and spoof its address.
         Optional = "Optional",
     }
 }
@@ -240,8 +240,8 @@ pub struct ListenersTimeouts {
         )
     )]
     pub request: Option<Duration>,
-    /// How long a request, such as a WebSocket, may be without data in either direction; `1h` by default. It also ends requests
-    /// whose response takes longer to start.
+    /// How long a stream, such as a request or a WebSocket, may go without data in either direction; `1h` by default. The
+    /// timeout also ends requests whose response takes longer than this to start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(
         feature = "schema",
@@ -261,8 +261,8 @@ pub struct ListenersTimeouts {
         )
     )]
     pub connection_duration: Option<Duration>,
-    /// How long a connection that Envoy closes stays open, so that the client can read the last response; `1s` by default.
-    /// `0s` closes it at once.
+    /// How long Envoy waits before it fully closes a connection, so that the client can read the last response; `1s` by
+    /// default. `0s` closes it immediately.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(
         feature = "schema",
@@ -302,7 +302,7 @@ pub struct ListenersLimits {
     )]
     #[cfg_attr(feature = "schema", schemars(range(min = 1, max = 8192)))]
     pub request_headers_kib: Option<u32>,
-    /// The maximum number of a request's headers; 100 by default. More get a 431 response.
+    /// The maximum number of a request's headers; 100 by default. Requests with more headers get a 431 response.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(range(min = 1, max = 10_000)))]
     pub request_header_count: Option<u32>,
@@ -351,7 +351,7 @@ pub struct ListenersPaths {
     /// `/admin`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub escaped_slashes: Option<EscapedSlashesAction>,
-    /// Whether adjacent slashes are merged before routes are matched, so that `//admin` is `/admin`; true by default.
+    /// Whether adjacent slashes are merged before routes are matched, so that `//admin` is treated as `/admin`; true by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub merge_slashes: Option<bool>,
 }

@@ -253,7 +253,7 @@ impl Conditions {
                 let prefix = outer.strip_suffix('/').unwrap_or(outer);
                 let pattern = pattern
                     .after(prefix)
-                    .map_err(|why| format!("the regular expression after prefix {prefix} {why}"))?;
+                    .map_err(|why| format!("with prefix {prefix}, the regular expression {why}"))?;
                 Some(PathCondition::Regex(pattern))
             }
         })

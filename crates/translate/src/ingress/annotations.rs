@@ -135,7 +135,7 @@ fn retry(ingress: &Ingress, notices: &mut Notices) -> Option<Retry> {
         Some(Ok(-1)) => return None,
         Some(Ok(number)) if u32::try_from(number).is_ok() => u32::try_from(number).unwrap_or(1),
         Some(_) => {
-            let message = "expected a number of retries, or -1 for none; one retry applies";
+            let message = "expected a number of retries, or -1 for none; using 1 retry";
             notices.warning(field(NUM_RETRIES), message);
             1
         }

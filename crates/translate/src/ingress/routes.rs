@@ -89,8 +89,8 @@ pub(super) fn too_many_for_wildcards(
     let paths = hosts.get(hostname::ANY).map_or(0, Vec::len);
     (wildcards.saturating_mul(paths) > MAX_OF_WILDCARDS).then(|| {
         format!(
-            "the {paths} paths without a host aren't served on the {wildcards} wildcard hosts, since that exceeds \
-             {MAX_OF_WILDCARDS} routes; divide the Ingress into several"
+            "the {paths} paths without a host aren't served on the {wildcards} wildcard hosts, since that would take \
+             more than {MAX_OF_WILDCARDS} routes; split the Ingress into several"
         )
     })
 }

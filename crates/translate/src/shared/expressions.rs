@@ -145,15 +145,15 @@ impl Reason {
                  or [^/]+"
             ),
             Cause::Each(nanos) => format!(
-                "the regular expression {pattern} takes Envoy about {} ms for a request of {request} KiB, more than {} \
+                "the regular expression {pattern} takes Envoy about {} ms for a request of {request} KiB; the limit is {} \
                  ms; use smaller repetition counts",
                 millis(nanos),
                 millis(MAX_EACH)
             ),
             Cause::Host(nanos) => format!(
-                "with the regular expression {pattern}, those of host {domain} take Envoy about {} ms for a request of \
-                 {request} KiB, more than {} ms; use Exact or PathPrefix matches, fewer expressions, or expressions that \
-                 start with different texts",
+                "with {pattern} added, the regular expressions of host {domain} take Envoy about {} ms for a request of \
+                 {request} KiB; the limit is {} ms; use Exact or PathPrefix matches, fewer expressions, or expressions \
+                 that start with different literals",
                 millis(nanos),
                 millis(MAX_HOST)
             ),

@@ -72,7 +72,7 @@ impl Pattern {
         }
         if self.inside {
             return Err(
-                "has ^ or \\A other than at its start, which can't match after the prefix".into(),
+                "contains ^ or \\A somewhere other than at its start, where it can't match".into(),
             );
         }
         // The group keeps all alternatives after the literal.
@@ -99,7 +99,7 @@ fn within_bounds(text: &str, size: u64) -> Result<(), String> {
     }
     if size > MAX_SIZE {
         return Err(format!(
-            "has a program of about {size} instructions, more than {MAX_SIZE}; use smaller repetition counts"
+            "compiles to about {size} instructions; the limit is {MAX_SIZE}; use smaller repetition counts"
         ));
     }
     Ok(())

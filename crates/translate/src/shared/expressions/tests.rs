@@ -31,7 +31,7 @@ fn a_text_is_read_by_a_limited_number_of_expressions() {
 fn a_path_has_one_of_several_beginnings() {
     let different = (100..999).map(|number| requests(&format!("/api/{number}/.*")));
     assert_eq!(fitting(different), 899);
-    // Those with a longer beginning read the same texts as those with a shorter one.
+    // Those with a longer beginning read the same strings as those with a shorter one.
     let short = (0..20).map(|number| requests(&format!("/[a-z]*{number}")));
     let long = (0..40).map(|number| requests(&format!("/api/[a-z]*{number}")));
     let other = (0..20).map(|number| requests(&format!("/b/[a-z]*{number}")));
@@ -102,7 +102,8 @@ fn messages_have_the_numbers_and_the_fix() {
     let of = |cause| reason(cause).message("example.com");
     assert!(of(Cause::Host(4_012_345)).contains("host example.com take Envoy about 4.02 ms"));
     assert!(
-        of(Cause::Each(1_500_000)).contains("about 1.5 ms for a request of 60 KiB, more than 1 ms")
+        of(Cause::Each(1_500_000))
+            .contains("about 1.5 ms for a request of 60 KiB; the limit is 1 ms")
     );
     assert!(of(Cause::States).contains("avoid counted repetitions"));
 }

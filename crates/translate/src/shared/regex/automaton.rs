@@ -36,7 +36,7 @@ const MAX_EFFORT: u64 = 50_000;
 pub struct Measure {
     /// The longest time for a request of [`REQUEST`] bytes, in nanoseconds; `None` if the automaton is too large.
     pub nanos: Option<u64>,
-    /// What all matching texts start with. Other texts take next to no time. May be truncated.
+    /// What all matching strings start with. Other strings take next to no time. May be truncated.
     pub beginning: Box<[u8]>,
 }
 
@@ -264,7 +264,7 @@ mod tests {
         for pattern in [".*a.{12}", ".*a[^/]{20}b", "(.*a){200}"] {
             assert_eq!(micros(pattern), None, "{pattern}");
         }
-        // Bounded by the length of its texts.
+        // Bounded by the length of its strings.
         assert!(micros("[ab]{0,20}a[ab]{20}") < Some(200));
     }
 
