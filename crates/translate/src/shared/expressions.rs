@@ -131,6 +131,8 @@ enum Cause {
     Each(u64),
     /// The host's expressions take this time, in nanoseconds.
     Host(u64),
+    /// The list's expressions take this time, in nanoseconds.
+    List(u64),
 }
 
 impl Reason {
@@ -150,6 +152,12 @@ impl Reason {
                 millis(nanos),
                 millis(MAX_EACH)
             ),
+            Cause::List(nanos) => format!(
+                "with the regular expression {pattern}, those of the list take Envoy about {} ms for a request of {request} \
+                 KiB, more than {} ms; use fewer expressions",
+                millis(nanos),
+                millis(MAX_HOST)
+            ),
             Cause::Host(nanos) => format!(
                 "with {pattern} added, the regular expressions of host {domain} take Envoy about {} ms for a request of \
                  {request} KiB; the limit is {} ms; use Exact or PathPrefix matches, fewer expressions, or expressions \
@@ -158,6 +166,42 @@ impl Reason {
                 millis(MAX_HOST)
             ),
         }
+    }
+}
+
+/// The time of a list of expressions, which Envoy compares with the same text.
+#[derive(Debug)]
+pub(crate) struct ListTime {
+    effort: u64,
+    nanos: u64,
+}
+
+impl Default for ListTime {
+    fn default() -> Self {
+        Self {
+            effort: MAX_EFFORT,
+            nanos: 0,
+        }
+    }
+}
+
+impl ListTime {
+    /// Adds an expression.
+    ///
+    /// # Errors
+    /// Why it takes too much time, and how to fix it.
+    pub(crate) fn add(&mut self, pattern: &str) -> Result<(), String> {
+        let cause = match Measure::of(pattern, &mut self.effort).nanos {
+            None => Cause::States,
+            Some(nanos) if nanos > MAX_EACH => Cause::Each(nanos),
+            Some(nanos) if self.nanos + nanos > MAX_HOST => Cause::List(self.nanos + nanos),
+            Some(nanos) => {
+                self.nanos += nanos;
+                return Ok(());
+            }
+        };
+        let pattern = pattern.into();
+        Err(Reason { pattern, cause }.message(""))
     }
 }
 

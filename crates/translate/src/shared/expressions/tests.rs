@@ -94,6 +94,19 @@ fn measuring_an_object_takes_limited_work() {
 }
 
 #[test]
+fn a_list_has_the_limits_of_a_host() {
+    let mut time = ListTime::default();
+    assert!(time.add(".*a.{20}").is_err());
+    let count = (0..100).take_while(|number| time.add(&format!(".*{number}")).is_ok());
+    assert!((30..45).contains(&count.count()));
+    let error = time.add(".*").expect_err("too much time");
+    assert!(
+        error.contains("those of the list take Envoy about"),
+        "{error}"
+    );
+}
+
+#[test]
 fn messages_have_the_numbers_and_the_fix() {
     let reason = |cause| Reason {
         pattern: "/.*".into(),
