@@ -377,10 +377,15 @@ fn routes(objects: &[HostObject], listeners: &[&ListenerPoint]) -> (Vec<Arc<Rout
     let mut routes: Vec<Arc<Route>> = Vec::new();
     let entries = in_order(objects);
     let excess = expressions::excess(&entries);
+    // Whether a match that can be reached is left out.
+    let mut overloaded = false;
     for (index, (object, entry)) in entries.into_iter().enumerate() {
         match excess.effect(index, object, entry) {
             Effect::Served => {}
-            Effect::LeftOut => continue,
+            Effect::LeftOut => {
+                overloaded = true;
+                continue;
+            }
             Effect::Answered(status) => {
                 let first = entry.routes.first();
                 routes.extend(first.map(|route| expressions::answer(route, status)));
@@ -400,7 +405,7 @@ fn routes(objects: &[HostObject], listeners: &[&ListenerPoint]) -> (Vec<Arc<Rout
         // Without a virtual host of its own, the host would be served by that of a wider domain.
         routes.push(Arc::new(Route::respond_to_all(404)));
     }
-    (routes, !excess.is_empty())
+    (routes, overloaded)
 }
 
 /// Whether the host belongs to an HTTPProxy. If so, requests without a route must not fall through to the HTTPProxy of
