@@ -291,6 +291,7 @@ fn every_term_of_the_model_is_valid() {
             target: ChainTarget::Http(table),
         }],
         tracing: None,
+        settings: Arc::default(),
     };
     let lookup = ShardLookup::Expressions;
     let listener = sesame_envoy::listener(&port, &listener, |_| false, lookup, false);
@@ -306,7 +307,7 @@ fn every_term_of_the_model_is_valid() {
         cluster(&least, Protocol::Http1),
     ];
     // As in Sesame's own bootstrap, expressions may be larger than Envoy's default permits.
-    let runtime = json!({"re2.max_program_size.error_level": u32::MAX});
+    let runtime = json!({"re2.max_program_size.error_level": sesame_model::MAX_PROGRAM_SIZE});
     let bootstrap = json!({
         "static_resources": {"listeners": [listener], "clusters": clusters},
         "layered_runtime": {"layers": [{"name": "expressions", "static_layer": runtime}]},

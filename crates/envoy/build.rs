@@ -11,15 +11,20 @@ use prost::Message;
 use prost_types::{FileDescriptorProto, FileDescriptorSet};
 
 /// Files with messages that are resources or are packed into an `Any`. Their imports are included.
-const FILES: [&str; 43] = [
+const FILES: [&str; 49] = [
     "envoy/config/bootstrap/v3/bootstrap.proto",
     "envoy/config/cluster/v3/cluster.proto",
     "envoy/config/endpoint/v3/endpoint.proto",
     "envoy/config/listener/v3/listener.proto",
     "envoy/config/route/v3/route.proto",
     "envoy/config/trace/v3/opentelemetry.proto",
+    "envoy/extensions/access_loggers/stream/v3/stream.proto",
     "envoy/extensions/clusters/dns/v3/dns_cluster.proto",
+    "envoy/extensions/compression/brotli/compressor/v3/brotli.proto",
+    "envoy/extensions/compression/gzip/compressor/v3/gzip.proto",
+    "envoy/extensions/compression/zstd/compressor/v3/zstd.proto",
     "envoy/extensions/filters/http/composite/v3/composite.proto",
+    "envoy/extensions/filters/http/compressor/v3/compressor.proto",
     "envoy/extensions/filters/http/cors/v3/cors.proto",
     "envoy/extensions/filters/http/ext_authz/v3/ext_authz.proto",
     "envoy/extensions/filters/http/header_mutation/v3/header_mutation.proto",
@@ -31,6 +36,7 @@ const FILES: [&str; 43] = [
     "envoy/extensions/filters/http/router/v3/router.proto",
     "envoy/extensions/filters/http/set_filter_state/v3/set_filter_state.proto",
     "envoy/extensions/filters/http/stateful_session/v3/stateful_session.proto",
+    "envoy/extensions/filters/listener/proxy_protocol/v3/proxy_protocol.proto",
     "envoy/extensions/filters/listener/tls_inspector/v3/tls_inspector.proto",
     "envoy/extensions/filters/network/http_connection_manager/v3/http_connection_manager.proto",
     "envoy/extensions/filters/network/set_filter_state/v3/set_filter_state.proto",

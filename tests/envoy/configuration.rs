@@ -100,6 +100,26 @@ async fn ports_of_the_default_fleet_move_with_listeners_and_redirects() {
     .await;
 }
 
+#[tokio::test]
+async fn settings_of_listeners_apply_to_the_default_fleet() {
+    let identity = Identity::self_signed(&["web.test"]).expect("a certificate");
+    let (_backends, services) = backends(&["a"]).await;
+    let objects = services + &proxy(&identity);
+    let (fleet, folder) = configured("listeners: {headersWithUnderscores: Allow}", &objects).await;
+    let becomes = async |expected: &str| {
+        eventually(&format!("an underscore means {expected}"), async || {
+            let request = Request::get("web.test", "/plain").header("x_a", "b");
+            let found = request.of(fleet.http).await;
+            ensure!(found == expected, "{found}");
+            Ok(())
+        })
+        .await;
+    };
+    becomes("a").await;
+    folder.replace(FILE, &configuration(""));
+    becomes("400").await;
+}
+
 /// Two free ports on an address, starting 1,000 above the offset.
 fn free_ports(ip: IpAddr, offset: u16) -> [SocketAddr; 2] {
     let ports = (offset + 1000..).map(|port| SocketAddr::new(ip, port));
@@ -162,6 +182,30 @@ const FIELDS: &[(&str, &str)] = &[
     (
         "envoy: {logLevel: debug, maxConnections: 9}",
         "envoy: {logLevel: loud}",
+    ),
+    (
+        "listeners: {tls: {minimumProtocolVersion: '1.3', cipherSuites: [AES256-SHA]}}",
+        "listeners: {tls: {cipherSuites: [RC4-SHA]}}",
+    ),
+    (
+        "listeners: {proxyProtocol: Optional, compression: [Gzip], trustedHops: 1}",
+        "listeners: {proxyProtocol: Sometimes}",
+    ),
+    (
+        "listeners: {accessLog: {level: Critical, text: '%PROTOCOL%'}}",
+        "listeners: {accessLog: {level: Critical, text: '%PROTOCOL'}}",
+    ),
+    (
+        "listeners: {timeouts: {requestHeaders: 5s, delayedClose: 0s}}",
+        "listeners: {timeouts: {requestHeaders: 5}}",
+    ),
+    (
+        "listeners: {limits: {concurrentStreams: 10, requestHeadersKiB: 16}}",
+        "listeners: {limits: {requestHeadersKiB: 0}}",
+    ),
+    (
+        "listeners: {paths: {escapedSlashes: Reject}, headersWithUnderscores: Drop}",
+        "listeners: {paths: {escapedSlashes: Refuse}}",
     ),
     (
         "unmanagedEnvoy: {addresses: [192.0.2.1]}",

@@ -152,6 +152,11 @@ impl Constants {
         ))
     }
 
+    /// The constant with this name; null if there is none.
+    fn get(&self, name: &str) -> Value {
+        self.values.get(name).cloned().unwrap_or_default()
+    }
+
     /// Whether a value equals the constant with this name.
     fn is(&mut self, name: &'static str, value: &Value) -> bool {
         if !self.known {

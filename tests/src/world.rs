@@ -83,6 +83,7 @@ pub fn differences(a: &World, b: &World) -> Vec<String> {
     }
     tables!(
         fleets,
+        listener_settings,
         listeners,
         route_tables,
         virtual_hosts,

@@ -73,8 +73,7 @@ impl PolicyTargetReference {
     }
 }
 
-/// Validation of a backend's certificate. Exactly one of the two sources of CA certificates is
-/// set.
+/// Validation of a backend's certificate. Exactly one of `ca_certificate_refs` and `well_known_ca_certificates` is set.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BackendTlsValidation {

@@ -53,7 +53,7 @@ pub struct SubCondition {
     /// The reason, in CamelCase.
     #[serde(default)]
     pub reason: Cow<'static, str>,
-    /// The reason as a sentence; several are separated by commas.
+    /// The reason as a sentence, or several sentences separated by commas.
     #[serde(default)]
     pub message: Cow<'static, str>,
 }
@@ -78,9 +78,9 @@ impl ConditionsStatus {
 open_enum! {
     /// Whether a condition holds.
     pub enum ConditionStatus {
-        /// It holds.
+        /// The condition holds.
         True = "True",
-        /// It does not hold.
+        /// The condition does not hold.
         False = "False",
         /// Not decided yet.
         Unknown = "Unknown",

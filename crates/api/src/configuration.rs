@@ -4,6 +4,7 @@
 //! would have no effect.
 
 mod envoy;
+mod listeners;
 
 use std::sync::Arc;
 
@@ -22,6 +23,11 @@ pub use self::envoy::{
     EnvoyAutoscaling, EnvoyConfiguration, EnvoyDrain, EnvoyLogLevel, EnvoyResources,
     EnvoyToleration, EnvoyWorkload, ExternalTrafficPolicy, NetworkPublishing,
     NetworkPublishingType, ResourceAmounts, TolerationEffect, TolerationOperator,
+};
+pub use self::listeners::{
+    AcceptProxyProtocol, AccessLogFilter, AccessLogStyle, CipherSuite, CompressionAlgorithm,
+    EscapedSlashesAction, HeadersWithUnderscores, ListenersAccessLog, ListenersConfiguration,
+    ListenersLimits, ListenersPaths, ListenersTimeouts, ListenersTls, ListenersTlsVersion,
 };
 
 /// Configures a Sesame instance and its Envoys. GatewayClasses and Gateways may refer to a SesameConfiguration of their
@@ -65,6 +71,9 @@ pub struct ConfigurationSpec {
     /// The Envoys that Sesame runs. Without this section, Envoys run outside Sesame.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub envoy: Option<Box<EnvoyConfiguration>>,
+    /// Settings for all listeners.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub listeners: Option<Box<ListenersConfiguration>>,
     /// Where clients reach Envoys that run outside Sesame.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unmanaged_envoy: Option<UnmanagedEnvoy>,
@@ -113,7 +122,8 @@ pub struct GatewayConfiguration {
         )
     )]
     pub controller_name: Arc<str>,
-    /// Deprecated: the name of the only Gateway that Envoys outside Sesame serve. By default, they serve the oldest one.
+    /// Deprecated: the name of the only Gateway that Envoys outside Sesame serve. By default, they serve the oldest
+    /// Gateway.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(length(min = 1, max = 253)))]
     pub name: Option<Arc<str>>,

@@ -48,8 +48,8 @@ pub struct ExtensionServiceSpec {
     /// allowed.
     #[cfg_attr(feature = "schema", schemars(length(min = 1, max = 128)))]
     pub services: Vec<ExtensionServiceTarget>,
-    /// How the certificates of the endpoints are verified. By default, they aren't. Not allowed with the protocol
-    /// `h2c`.
+    /// How the certificates of the endpoints are verified. By default, they aren't verified. Not allowed with the `h2c`
+    /// protocol.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub validation: Option<Box<UpstreamValidation>>,
     /// The protocol; `h2` by default.

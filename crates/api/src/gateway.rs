@@ -42,7 +42,7 @@ resource! { Gateway {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct GatewaySpec {
-    /// The name of its GatewayClass.
+    /// The name of the Gateway's class.
     pub gateway_class_name: Arc<str>,
     /// The listeners, 1 to 64.
     pub listeners: Vec<Listener>,
@@ -97,10 +97,10 @@ impl Default for ListenerNamespaces {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct GatewayTls {
-    /// TLS to backends.
+    /// TLS settings for connections to backends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backend: Option<BackendTls>,
-    /// TLS with clients.
+    /// TLS settings for client connections.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub frontend: Option<FrontendTls>,
 }
@@ -136,7 +136,7 @@ pub struct GatewaySpecAddress {
     /// The type; IPAddress by default.
     #[serde(rename = "type", default)]
     pub type_: AddressType,
-    /// The address; if empty, any address of that type.
+    /// The address; if empty, any address of the type.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub value: String,
     /// The required routability (experimental).

@@ -216,10 +216,10 @@ pub struct ExternalAuth {
     pub protocol: ExternalAuthProtocol,
     /// The authorization service.
     pub backend_ref: BackendObjectReference,
-    /// Settings for protocol GRPC; required with it, not allowed otherwise.
+    /// Settings for gRPC; required with protocol GRPC, not allowed otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grpc: Option<GrpcAuth>,
-    /// Settings for protocol HTTP; required with it, not allowed otherwise.
+    /// Settings for HTTP; required with protocol HTTP, not allowed otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub http: Option<HttpAuth>,
     /// Forwards the request body to the service; if absent, the body is not forwarded.

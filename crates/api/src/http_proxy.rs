@@ -135,12 +135,12 @@ pub struct HttpProxyInclude {
     /// The name of the included HTTPProxy.
     #[cfg_attr(feature = "schema", schemars(length(min = 1, max = 253)))]
     pub name: Arc<str>,
-    /// The namespace of the included HTTPProxy; by default, that of the including one.
+    /// The namespace of the included HTTPProxy; by default, the namespace of the including HTTPProxy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(length(min = 1, max = 63)))]
     pub namespace: Option<Arc<str>>,
-    /// Conditions to add to those of every included route. A prefix is prepended to the paths of the included routes;
-    /// exact paths and regular expressions aren't allowed.
+    /// Conditions that are added to the conditions of every included route. A prefix is prepended to the paths of the
+    /// included routes; exact paths and regular expressions aren't allowed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(feature = "schema", schemars(length(max = 32)))]
     pub conditions: Vec<MatchCondition>,

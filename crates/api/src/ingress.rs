@@ -110,7 +110,7 @@ pub struct IngressPath {
     /// The path; any if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<Arc<str>>,
-    /// How it is compared with request paths.
+    /// How the path is compared with request paths.
     pub path_type: IngressPathType,
     /// The backend.
     pub backend: IngressBackend,
@@ -119,9 +119,9 @@ pub struct IngressPath {
 open_enum! {
     /// How request paths are compared.
     pub enum IngressPathType {
-        /// Equal paths.
+        /// The whole path.
         Exact = "Exact",
-        /// Equal leading segments.
+        /// The leading segments.
         Prefix = "Prefix",
         /// As the controller decides.
         ImplementationSpecific = "ImplementationSpecific",
@@ -214,7 +214,7 @@ impl IngressClass {
 /// The spec of an IngressClass, without its parameters.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct IngressClassSpec {
-    /// The name of the controller that serves the class; it can't be changed.
+    /// The name of the controller that serves the class; immutable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub controller: Option<Arc<str>>,
 }

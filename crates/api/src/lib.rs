@@ -74,9 +74,12 @@ pub use backend_traffic_policy::{
 pub use check::{is_header_name, is_hostname, is_precise_hostname};
 pub use condition::{Condition, ConditionStatus, ConditionsStatus, SubCondition};
 pub use configuration::{
+    AcceptProxyProtocol, AccessLogFilter, AccessLogStyle, CipherSuite, CompressionAlgorithm,
     ConfigurationSpec, DefaultPorts, EnvoyAutoscaling, EnvoyConfiguration, EnvoyDrain,
-    EnvoyLogLevel, EnvoyResources, EnvoyToleration, EnvoyWorkload, ExternalTrafficPolicy,
-    GatewayConfiguration, HttpProxyConfiguration, IngressConfiguration, NetworkPublishing,
+    EnvoyLogLevel, EnvoyResources, EnvoyToleration, EnvoyWorkload, EscapedSlashesAction,
+    ExternalTrafficPolicy, GatewayConfiguration, HeadersWithUnderscores, HttpProxyConfiguration,
+    IngressConfiguration, ListenersAccessLog, ListenersConfiguration, ListenersLimits,
+    ListenersPaths, ListenersTimeouts, ListenersTls, ListenersTlsVersion, NetworkPublishing,
     NetworkPublishingType, ObjectName, RateLimitServiceConfiguration, ResourceAmounts,
     SesameConfiguration, TolerationEffect, TolerationOperator, UnmanagedEnvoy,
 };

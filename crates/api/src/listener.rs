@@ -29,7 +29,7 @@ pub struct Listener {
     /// TLS settings; required to serve HTTPS and TLS, not allowed for HTTP, TCP and UDP.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls: Option<ListenerTls>,
-    /// The routes that may attach; by default, those in the same namespace.
+    /// The routes that may attach; by default, routes in the listener's namespace.
     #[serde(default)]
     pub allowed_routes: AllowedRoutes,
     /// Filters for all requests to the listener (experimental).
@@ -96,7 +96,7 @@ open_enum! {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AllowedRoutes {
-    /// The allowed namespaces; by default, the listener's own.
+    /// The allowed namespaces; by default, the listener's namespace.
     #[serde(default)]
     pub namespaces: RouteNamespaces,
     /// The allowed kinds; if empty, all kinds that the protocol supports.
@@ -195,10 +195,10 @@ impl ListenerFilters {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FrontendTls {
-    /// For all ports not in `per_port`.
+    /// The client authentication on all ports not in `per_port`.
     #[serde(default)]
     pub default: FrontendTlsConfig,
-    /// For individual ports, instead of `default`.
+    /// The client authentication on individual ports, instead of `default`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub per_port: Vec<FrontendTlsPort>,
 }

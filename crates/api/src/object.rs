@@ -81,9 +81,9 @@ pub(crate) use resource;
 
 /// The metadata of an object.
 pub(crate) enum Metadata<'a> {
-    /// Of a type defined in this crate.
+    /// The metadata of a type defined in this crate.
     Own(&'a Meta),
-    /// Of a k8s-openapi type.
+    /// The metadata of a k8s-openapi type.
     Core(&'a ObjectMeta),
 }
 

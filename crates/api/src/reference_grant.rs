@@ -12,7 +12,7 @@ use crate::object::resource;
 /// A ReferenceGrant. It has no status.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ReferenceGrant {
-    /// The metadata. References may point into its namespace.
+    /// The metadata. References may point into the grant's namespace.
     #[serde(rename = "metadata")]
     pub meta: Meta,
     /// The spec.

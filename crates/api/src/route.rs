@@ -149,7 +149,7 @@ pub struct RouteSpec<R> {
     /// The default Gateways that the route also attaches to (experimental).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub use_default_gateways: Option<DefaultScope>,
-    /// The hostnames, exact or with a `*.` prefix; if empty, those of the listener. Required for a TLSRoute; always
+    /// The hostnames, exact or with a `*.` prefix; if empty, the listener's hostnames. Required for a TLSRoute; always
     /// empty for TCPRoute and UDPRoute.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hostnames: Vec<Arc<str>>,

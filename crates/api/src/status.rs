@@ -46,21 +46,21 @@ pub struct StatusEntries {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum ObjectStatus {
-    /// Of a GatewayClass.
+    /// The status of a GatewayClass.
     GatewayClass(Arc<GatewayClassStatus>),
-    /// Of a Gateway.
+    /// The status of a Gateway.
     Gateway(Arc<GatewayStatus>),
-    /// Of a ListenerSet.
+    /// The status of a ListenerSet.
     ListenerSet(Arc<ListenerSetStatus>),
-    /// Of a route of any kind: one entry for each parent that Sesame serves.
+    /// The status of a route of any kind: one entry for each parent that Sesame serves.
     Route(Arc<RouteStatus>),
-    /// Of a policy: one entry for each ancestor that Sesame serves.
+    /// The status of a policy: one entry for each ancestor that Sesame serves.
     Policy(Arc<PolicyStatus>),
-    /// Of an HTTPProxy.
+    /// The status of an HTTPProxy.
     HttpProxy(Arc<HttpProxyStatus>),
-    /// Of an Ingress.
+    /// The status of an Ingress.
     Ingress(Arc<IngressStatus>),
-    /// Of a kind with only conditions, such as ExtensionService and TLSCertificateDelegation.
+    /// The status of a kind with only conditions, such as ExtensionService and TLSCertificateDelegation.
     Conditions(Arc<ConditionsStatus>),
 }
 

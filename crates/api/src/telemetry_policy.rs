@@ -72,9 +72,9 @@ pub struct TracingConfig {
 open_enum! {
     /// Whether requests are traced.
     pub enum TracingMode {
-        /// They are.
+        /// Requests are traced.
         Enabled = "Enabled",
-        /// They are not.
+        /// Requests are not traced.
         Disabled = "Disabled",
         /// The implementation decides.
         ImplementationDefault = "ImplementationDefault",
@@ -102,10 +102,10 @@ pub struct TracingProvider {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ParentBasedSampling {
-    /// Whether the decision of the request's trace applies.
+    /// Whether the sampling decision of a request's trace applies.
     #[serde(default = "SamplingMode::default_mode")]
     pub mode: SamplingMode,
-    /// The share of requests in sampled traces that are sampled, with mode Enabled.
+    /// The share of requests in already sampled traces that are sampled too; only with mode Enabled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sampling_rate: Option<Fraction>,
 }
@@ -113,9 +113,9 @@ pub struct ParentBasedSampling {
 open_enum! {
     /// Whether the sampling decision of a request's trace applies.
     pub enum SamplingMode {
-        /// It applies.
+        /// The decision applies.
         Enabled = "Enabled",
-        /// It is ignored.
+        /// The decision is ignored.
         Disabled = "Disabled",
         /// The implementation decides.
         ImplementationDefault = "ImplementationDefault",

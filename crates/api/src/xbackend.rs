@@ -45,10 +45,10 @@ pub struct XBackendSpec {
     /// Which of the next two fields is set.
     #[serde(rename = "type")]
     pub type_: XBackendType,
-    /// With type ExternalHostname.
+    /// The external host; required with type ExternalHostname, not allowed otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub external_hostname: Option<ExternalHostname>,
-    /// With type EndpointSelector.
+    /// The selected pods; required with type EndpointSelector, not allowed otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub endpoint_selector: Option<EndpointSelector>,
     /// The port of the host or of the pods.
@@ -124,7 +124,7 @@ open_enum! {
 pub struct XBackendTls {
     /// Whether TLS is used, and which side presents a certificate.
     pub mode: BackendTlsMode,
-    /// Validation of the backend's certificate; required unless the mode is None.
+    /// Validation of the backend's certificate; not allowed with mode None, required otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub validation: Option<BackendTlsValidation>,
     /// The Secret with the client certificate; required with mode ClientAndServer.

@@ -84,7 +84,7 @@ pub(crate) struct LocalArgs {
     /// Files and folders with YAML or JSON objects; - reads standard input
     #[arg(required = true, value_name = "PATH", value_hint = ValueHint::AnyPath)]
     pub(crate) paths: Vec<PathBuf>,
-    /// Envoy executable [default: SESAME_ENVOY, then the one downloaded by `cargo xtask envoy`, then PATH]
+    /// Envoy executable [default: SESAME_ENVOY, then the Envoy downloaded by `cargo xtask envoy`, then PATH]
     #[arg(long, value_name = "PATH", value_hint = ValueHint::ExecutablePath)]
     pub(crate) envoy: Option<PathBuf>,
     /// Add this number to each port to get the port that Envoy listens on
@@ -98,7 +98,7 @@ pub(crate) struct LocalArgs {
     /// Split route tables into shards, so that Envoy's cost per change doesn't grow with the number of hosts
     #[arg(long, value_name = "WHEN", value_enum, default_value_t)]
     pub(crate) route_shards: RouteShards,
-    /// Load Sesame's module into Envoys; it selects a request's route shard faster than regular expressions do
+    /// Load Sesame's module into Envoys; the module selects a request's route shard faster than regular expressions do
     #[arg(long, value_name = "BOOL", default_value_t = true, action = ArgAction::Set, num_args = 0..=1,
           require_equals = true, default_missing_value = "true")]
     pub(crate) envoy_module: bool,
@@ -106,7 +106,7 @@ pub(crate) struct LocalArgs {
     #[arg(long, value_name = "BOOL", default_value_t = true, action = ArgAction::Set, num_args = 0..=1,
           require_equals = true, default_missing_value = "true")]
     pub(crate) watch: bool,
-    /// Listen address of the admin pages (/status, /fleets, /config, /metrics and more), a loopback address
+    /// Loopback address on which to serve the admin pages (/status, /fleets, /config, /metrics and more)
     #[arg(long, value_name = "IP:PORT", value_parser = loopback_address)]
     pub(crate) admin: Option<SocketAddr>,
     /// Output format
@@ -128,7 +128,7 @@ pub(crate) struct LocalArgs {
 pub(crate) enum LocalOutput {
     /// A live table and a line per event; only the lines if standard output is not a terminal
     Table,
-    /// Each event as a line of JSON, with a field `type`
+    /// Each event as a line of JSON, with a `type` field
     Json,
 }
 
@@ -219,7 +219,7 @@ pub(crate) struct IngressArgs {
     #[arg(long, value_name = "DOMAIN", default_value = sesame_control::RATE_LIMIT_DOMAIN,
           value_parser = NonEmptyStringValueParser::new(), requires = "rate_limit_service")]
     rate_limit_domain: String,
-    /// Let requests pass if the rate limit service fails or can't be used; otherwise, they get 503
+    /// Let requests pass if the rate limit service fails or can't be used; by default, they get 503
     #[arg(long, requires = "rate_limit_service")]
     rate_limit_fail_open: bool,
     /// Add X-RateLimit headers to responses if a global rate limit applies to the request
@@ -342,7 +342,7 @@ pub(crate) struct BootstrapArgs {
     /// Address of Sesame's xDS server
     #[arg(long, value_name = "HOST:PORT|unix:PATH")]
     pub(crate) xds_address: String,
-    /// Address of Envoy's admin interface. It grants full control of the Envoy: keep it private
+    /// Address of Envoy's admin interface, which grants full control of the Envoy: keep it private
     #[arg(
         long,
         value_name = "IP:PORT|unix:PATH|none",

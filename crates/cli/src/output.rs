@@ -2,6 +2,7 @@
 //!
 //! In: serializable values, lines. Out: YAML, JSON or text on standard output, messages on standard error.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::io::{self, ErrorKind, Write};
 
@@ -46,10 +47,30 @@ pub(crate) fn yaml(value: &impl Serialize) -> Result<String> {
     Ok(serde_saphyr::to_string_with_options(value, options)?)
 }
 
-/// Prints a message to standard error.
+/// Prints a message to standard error. Control characters are escaped.
 pub(crate) fn warn(message: fmt::Arguments<'_>) {
     // Standard error may be closed.
-    let _ = writeln!(io::stderr(), "{message}");
+    let _ = writeln!(io::stderr(), "{}", escaped(&message.to_string()));
+}
+
+/// Escapes control characters, which could change what a terminal shows, and characters that reverse the direction of
+/// text.
+pub(crate) fn escaped(text: &str) -> Cow<'_, str> {
+    let harmful = |c: char| {
+        let reverses = matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+        c.is_control() && c != '\n' || reverses
+    };
+    if !text.contains(harmful) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match harmful(c) {
+            true => out.extend(c.escape_default()),
+            false => out.push(c),
+        }
+    }
+    Cow::Owned(out)
 }
 
 /// Whether standard output was closed by its reader.
@@ -65,6 +86,15 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn control_characters_are_escaped() {
+        assert_eq!(escaped("a.yaml: é\nb"), "a.yaml: é\nb");
+        assert_eq!(
+            escaped("\u{1b}[2Ja\r\tb\u{9b}\u{202e}"),
+            r"\u{1b}[2Ja\r\tb\u{9b}\u{202e}"
+        );
+    }
 
     #[test]
     fn yaml_round_trips() {

@@ -9,6 +9,8 @@ use sesame_control::status_store::{
     GatewayView, IngressView, ListenerView, NoticeLevel, Overview, RouteView, Severity,
 };
 
+use crate::output::escaped;
+
 /// The maximum number of rows outside a terminal.
 pub(crate) const MAX_ROWS: usize = 50;
 
@@ -114,7 +116,7 @@ fn problems(overview: &Overview, limit: usize, width: Option<u16>, colour: bool)
 
 /// The first line, truncated to `width` characters.
 fn truncate(text: &str, width: Option<u16>) -> String {
-    let line = text.lines().next().unwrap_or_default();
+    let line = &*escaped(text.lines().next().unwrap_or_default());
     match width.map(usize::from) {
         Some(width) if line.chars().count() > width => {
             let start: String = line.chars().take(width.saturating_sub(1)).collect();
@@ -247,7 +249,7 @@ fn state(severity: Severity, message: Option<&str>) -> Cell {
         Severity::Error => ("error", Color::Red),
     };
     let text = match message {
-        Some(message) => format!("{word}: {message}"),
+        Some(message) => format!("{word}: {}", escaped(message)),
         None => word.to_owned(),
     };
     Cell::new(text).fg(colour)

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use sesame_api::{Kind, Object, ObjectKey, Release};
 use sesame_engine::{Batch, Builder, Commit, Engine};
 use sesame_envoy::{Assembler, Options, ResourceChange, Sharding};
-use sesame_model::{FleetId, FleetState};
+use sesame_model::{FleetId, FleetState, ListenerSettings};
 use sesame_translate::configuration;
 use sesame_translate::fleet::Rejected;
 use sesame_translate::pipeline::{self, Outputs, Pipeline};
@@ -28,6 +28,8 @@ pub enum Input {
     Fleet(FleetId, Option<FleetState>),
     /// An Envoy rejected a resource, with its message; `None` if it accepted the resource.
     Rejection(Rejected, Option<String>),
+    /// The last valid settings of a fleet's listeners; `None` if the fleet is gone.
+    ValidListenerSettings(FleetId, Option<Arc<ListenerSettings>>),
     /// Why the Service of an XBackend can't be written; `None` once it can.
     PodServiceFailure(ObjectKey, Option<String>),
     /// The installed Gateway API; `None` if unknown.
@@ -139,6 +141,9 @@ impl Core {
                 Input::Fleet(fleet, state) => tables.set_fleet(&mut batch, fleet, state),
                 Input::Rejection(rejected, message) => {
                     tables.set_rejection(&mut batch, rejected, message);
+                }
+                Input::ValidListenerSettings(fleet, settings) => {
+                    tables.set_valid_listener_settings(&mut batch, fleet, settings);
                 }
                 Input::PodServiceFailure(xbackend, message) => {
                     tables.set_pod_service_failure(&mut batch, xbackend, message);

@@ -138,7 +138,7 @@ impl Planner {
                 let owner = match owner {
                     FleetId::Gateway { .. } => format!("Gateway {owner}"),
                     FleetId::Default | FleetId::Unmanaged => {
-                        "the default fleet of Ingresses and HTTPProxies".to_owned()
+                        "the default fleet for Ingresses and HTTPProxies".to_owned()
                     }
                 };
                 Some(format!(

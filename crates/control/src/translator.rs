@@ -129,6 +129,9 @@ pub(crate) struct Translator {
     /// Fleets with an Envoy that has served or failed.
     started: BTreeSet<FleetId>,
     rejected: BTreeSet<Rejected>,
+    /// The settings of listeners that changed in the last commit. The next one records them, since it may make a
+    /// configuration invalid.
+    valid_settings: Vec<Input>,
     /// Reported problems of fleets without a Gateway.
     fleet_problems: BTreeMap<FleetId, String>,
     /// Fleets in the registry.
@@ -198,6 +201,7 @@ impl Translator {
             serving: BTreeSet::new(),
             started: BTreeSet::new(),
             rejected: BTreeSet::new(),
+            valid_settings: Vec::new(),
             fleet_problems: BTreeMap::new(),
             published: BTreeSet::new(),
             replaced: 0,
@@ -429,6 +433,9 @@ impl Translator {
     /// Commits the inputs; if that changes fleet requests, also commits the resulting addresses, so that no output
     /// lacks them.
     fn commit(&mut self, inputs: Vec<Input>, turn: &mut Turn) -> Vec<Step> {
+        let inputs = std::mem::take(&mut self.valid_settings)
+            .into_iter()
+            .chain(inputs);
         let first = self.core.apply(inputs);
         for (fleet, change) in first.commit.changes(self.core.outputs().fleets) {
             match change.value() {
@@ -446,6 +453,13 @@ impl Translator {
             if !inputs.is_empty() {
                 steps.push(self.core.apply(inputs));
             }
+        }
+        let settings = self.core.outputs().listener_settings;
+        for step in &steps {
+            let changes = step.commit.changes(settings).iter();
+            self.valid_settings.extend(changes.map(|(fleet, change)| {
+                Input::ValidListenerSettings(fleet.clone(), change.value().cloned())
+            }));
         }
         steps
     }

@@ -23,7 +23,7 @@ use envoy_types::pb::envoy::extensions::upstreams::http::v3 as http;
 use envoy_types::pb::google::protobuf::{Struct, Value, value::Kind};
 use envoy_types::util::pack_any;
 use prost::{Message, Name};
-use sesame_model::FleetId;
+use sesame_model::{FleetId, MAX_PROGRAM_SIZE};
 
 use crate::cluster::HTTP_OPTIONS;
 use crate::wire;
@@ -280,12 +280,12 @@ fn monitor<M: Message + Name>(name: &str, config: M) -> overload::ResourceMonito
     }
 }
 
-/// By default, Envoy rejects route tables that contain a regular expression of more than 100 instructions. RE2 takes
-/// linear time, and translation already limits the size of expressions.
+/// By default, Envoy rejects route tables that contain a regular expression of more than 100 instructions. Translation
+/// permits larger ones, with the same limit as here. The limit also bounds the memory of each expression in Envoy.
 fn runtime() -> pb::LayeredRuntime {
     use pb::runtime_layer::{AdminLayer, LayerSpecifier};
     let limit = Value {
-        kind: Some(Kind::NumberValue(f64::from(u32::MAX))),
+        kind: Some(Kind::NumberValue(f64::from(MAX_PROGRAM_SIZE))),
     };
     let fields = [("re2.max_program_size.error_level".to_owned(), limit)];
     let layer = |name: &str, specifier| pb::RuntimeLayer {

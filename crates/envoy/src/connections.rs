@@ -10,12 +10,12 @@ use envoy_types::pb::envoy::extensions::filters::network::set_filter_state::v3 a
 use envoy_types::pb::envoy::extensions::filters::network::tcp_proxy::v3 as tcp;
 use envoy_types::util::pack_any;
 use prost::Name;
-use sesame_model::{ListenerKey, Target, WeightedBackend};
+use sesame_model::{ListenerKey, ListenerSettings, Target, WeightedBackend};
 
 use tcp::tcp_proxy::weighted_cluster::ClusterWeight;
 use tcp::tcp_proxy::{ClusterSpecifier, WeightedCluster};
 
-use crate::{names, wire};
+use crate::{access_log, names, wire};
 
 /// Idle timeout of a connection, longer than the usual lifetime of idle database connections. Without it, connections
 /// of vanished clients would stay open forever.
@@ -25,12 +25,16 @@ const IDLE: Duration = Duration::from_hours(24);
 const CONNECT_ATTEMPTS: u32 = 3;
 
 /// Filters that forward connections to a cluster, which may not exist.
-pub(crate) fn to_cluster(key: &ListenerKey, cluster: String) -> Vec<Filter> {
-    vec![tcp_proxy(key, ClusterSpecifier::Cluster(cluster))]
+pub(crate) fn to_cluster(
+    key: &ListenerKey,
+    settings: &ListenerSettings,
+    cluster: String,
+) -> Vec<Filter> {
+    vec![tcp_proxy(key, settings, ClusterSpecifier::Cluster(cluster))]
 }
 
 /// Filters that forward a connection to the destination for its server name, in lowercase.
-pub(crate) fn by_server_name(key: &ListenerKey) -> Vec<Filter> {
+pub(crate) fn by_server_name(key: &ListenerKey, settings: &ListenerSettings) -> Vec<Filter> {
     // Overrides the TCP proxy's own cluster.
     let cluster = wire::filter_state(
         "envoy.tcp_proxy.cluster",
@@ -44,12 +48,16 @@ pub(crate) fn by_server_name(key: &ListenerKey) -> Vec<Filter> {
         "envoy.filters.network.set_filter_state",
         state,
     )];
-    filters.extend(to_cluster(key, names::REFUSED.to_owned()));
+    filters.extend(to_cluster(key, settings, names::REFUSED.to_owned()));
     filters
 }
 
 /// Filters that distribute connections across backends by weight.
-pub(crate) fn weighted(key: &ListenerKey, backends: &[WeightedBackend]) -> Vec<Filter> {
+pub(crate) fn weighted(
+    key: &ListenerKey,
+    settings: &ListenerSettings,
+    backends: &[WeightedBackend],
+) -> Vec<Filter> {
     let clusters = backends.iter().map(|backend| ClusterWeight {
         name: match &backend.target {
             Target::Cluster(cluster) => names::cluster(cluster),
@@ -61,14 +69,19 @@ pub(crate) fn weighted(key: &ListenerKey, backends: &[WeightedBackend]) -> Vec<F
     let clusters = WeightedCluster {
         clusters: clusters.collect(),
     };
-    vec![tcp_proxy(key, ClusterSpecifier::WeightedClusters(clusters))]
+    vec![tcp_proxy(
+        key,
+        settings,
+        ClusterSpecifier::WeightedClusters(clusters),
+    )]
 }
 
-fn tcp_proxy(key: &ListenerKey, clusters: ClusterSpecifier) -> Filter {
+fn tcp_proxy(key: &ListenerKey, settings: &ListenerSettings, clusters: ClusterSpecifier) -> Filter {
     let proxy = tcp::TcpProxy {
         stat_prefix: names::listener(key),
         cluster_specifier: Some(clusters),
         idle_timeout: Some(wire::duration(IDLE)),
+        access_log: access_log::access_log(settings),
         max_connect_attempts: wire::uint32(CONNECT_ATTEMPTS),
         ..Default::default()
     };

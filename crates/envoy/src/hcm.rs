@@ -1,9 +1,9 @@
 //! The HTTP connection manager.
 //!
 //! In: a route table's name, whether it is sharded, a listener's hostname, the parts of client certificates to forward,
-//! and tracing settings. Out: `HttpConnectionManager`. It must not depend on routes or certificates.
+//! tracing settings, and the fleet's listener settings. Out: `HttpConnectionManager`. It must not depend on routes or certificates.
 //!
-//! **These bytes are frozen**: apart from three names, the shards, tracing and the forwarded parts of client
+//! **These bytes are frozen**: apart from three names, the shards, tracing, settings and the forwarded parts of client
 //! certificates, they are the same in all listeners, because changing a listener closes its connections. So every
 //! filter that a route may need is present but disabled, and routes enable the filters they use.
 
@@ -20,14 +20,18 @@ use envoy_types::pb::envoy::extensions::filters::http::stateful_session::v3::Sta
 use envoy_types::pb::envoy::extensions::filters::network::http_connection_manager::v3 as pb;
 use envoy_types::util::pack_any;
 use pb::http_connection_manager::{
-    ForwardClientCertDetails, RouteSpecifier, SetCurrentClientCertDetails,
+    ForwardClientCertDetails, PathWithEscapedSlashesAction, RouteSpecifier,
+    SetCurrentClientCertDetails,
 };
 use prost::{Message, Name};
-use sesame_model::{ForwardedCertificate, MAX_HOST_AUTH, RouteTableKey, Tracing};
+use sesame_model::{
+    EscapedSlashes, ForwardedCertificate, ListenerSettings, MAX_HOST_AUTH, RouteTableKey, Tracing,
+    UnderscoreHeaders,
+};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::shard::{self, ShardLookup};
-use crate::{names, route, tracing, wire};
+use crate::{access_log, compression, names, route, tracing, wire};
 
 /// The CORS filter; routes enable it.
 pub(crate) const CORS: &str = "envoy.filters.http.cors";
@@ -55,7 +59,7 @@ pub(crate) const COOKIES: &str = "cookies";
 pub(crate) const STREAM_IDLE: Duration = Duration::from_secs(60 * 60);
 
 /// Timeout for receiving a request's headers.
-const REQUEST_HEADERS: Duration = Duration::from_secs(30);
+const REQUEST_HEADERS: Duration = Duration::from_secs(10);
 
 /// HTTP/2 limits per connection, from Envoy's best practices for edge proxies.
 const STREAMS: u32 = 100;
@@ -82,6 +86,9 @@ pub(crate) const LISTENER_HEADER: &str = "x-sesame-listener";
 /// `x-envoy-*` headers sent by clients. A backend's `server` header passes through unchanged, and Envoy doesn't add
 /// one.
 ///
+/// A path with escaped slashes or adjacent slashes, and a header with an underscore, could mean something else to a backend
+/// than to the gateway, so by default none of them reaches backends.
+///
 /// Envoy removes any `x-forwarded-client-cert` header sent by a client, and replaces it with the `forwarded` parts of
 /// the connection's certificate.
 pub(crate) fn connection_manager(
@@ -90,12 +97,17 @@ pub(crate) fn connection_manager(
     listener: Option<&str>,
     forwarded: Option<ForwardedCertificate>,
     traced: Option<&Tracing>,
+    settings: &ListenerSettings,
 ) -> pb::HttpConnectionManager {
     let shard = match routes {
         Routes::Whole(_) => None,
         Routes::Shards(table, lookup) => Some(shard::extension(table, lookup)),
     };
     let listener = listener.map(|name| wire::early_header(LISTENER_HEADER, name.to_owned()));
+    let ListenerSettings {
+        timeouts, limits, ..
+    } = settings;
+    let time = |time: Option<Duration>| time.map(wire::duration);
     pb::HttpConnectionManager {
         stat_prefix,
         route_specifier: Some(match routes {
@@ -108,7 +120,7 @@ pub(crate) fn connection_manager(
         early_header_mutation_extensions: shard.into_iter().chain(listener).collect(),
         tracing: traced.map(tracing::tracing),
         request_id_extension: traced.map(tracing::request_id),
-        http_filters: filters(),
+        http_filters: filters(settings),
         use_remote_address: wire::boolean(true),
         forward_client_cert_details: match forwarded {
             Some(_) => ForwardClientCertDetails::SanitizeSet,
@@ -117,6 +129,9 @@ pub(crate) fn connection_manager(
         .into(),
         set_current_client_cert_details: forwarded.map(details),
         normalize_path: wire::boolean(true),
+        merge_slashes: settings.merge_slashes.unwrap_or(true),
+        path_with_escaped_slashes_action: escaped_slashes(settings).into(),
+        xff_num_trusted_hops: settings.trusted_hops.unwrap_or(0),
         strip_trailing_host_dot: true,
         server_header_transformation:
             pb::http_connection_manager::ServerHeaderTransformation::PassThrough.into(),
@@ -124,19 +139,62 @@ pub(crate) fn connection_manager(
             upgrade_type: "websocket".to_owned(),
             ..Default::default()
         }],
-        stream_idle_timeout: Some(wire::duration(STREAM_IDLE)),
-        request_headers_timeout: Some(wire::duration(REQUEST_HEADERS)),
+        stream_idle_timeout: time(timeouts.stream_idle.or(Some(STREAM_IDLE))),
+        request_headers_timeout: time(timeouts.request_headers.or(Some(REQUEST_HEADERS))),
+        request_timeout: time(timeouts.request),
+        delayed_close_timeout: time(timeouts.delayed_close),
+        drain_timeout: time(timeouts.drain),
+        max_request_headers_kb: limits.headers_kib.and_then(wire::uint32),
+        common_http_protocol_options: Some(protocol_options(settings)),
+        access_log: access_log::access_log(settings),
         http_protocol_options: Some(core::Http1ProtocolOptions {
             accept_http_10: true,
             ..Default::default()
         }),
         http2_protocol_options: Some(core::Http2ProtocolOptions {
-            max_concurrent_streams: wire::uint32(STREAMS),
-            initial_stream_window_size: wire::uint32(STREAM_WINDOW),
-            initial_connection_window_size: wire::uint32(CONNECTION_WINDOW),
+            max_concurrent_streams: wire::uint32(limits.streams.unwrap_or(STREAMS)),
+            initial_stream_window_size: wire::uint32(limits.stream_window.unwrap_or(STREAM_WINDOW)),
+            initial_connection_window_size: wire::uint32(
+                limits.connection_window.unwrap_or(CONNECTION_WINDOW),
+            ),
             ..Default::default()
         }),
         ..Default::default()
+    }
+}
+
+fn protocol_options(settings: &ListenerSettings) -> core::HttpProtocolOptions {
+    use core::http_protocol_options::HeadersWithUnderscoresAction as Action;
+    let ListenerSettings {
+        timeouts, limits, ..
+    } = settings;
+    // Envoy would close connections at once.
+    let duration = timeouts.connection_duration.filter(|time| !time.is_zero());
+    core::HttpProtocolOptions {
+        idle_timeout: timeouts.connection_idle.map(wire::duration),
+        max_connection_duration: duration.map(wire::duration),
+        max_headers_count: limits.header_count.and_then(wire::uint32),
+        max_requests_per_connection: limits
+            .requests
+            .filter(|&most| most > 0)
+            .and_then(wire::uint32),
+        headers_with_underscores_action: match settings.underscores {
+            Some(UnderscoreHeaders::Allow) => Action::Allow,
+            Some(UnderscoreHeaders::Drop) => Action::DropHeader,
+            Some(UnderscoreHeaders::Reject) | None => Action::RejectRequest,
+        }
+        .into(),
+        ..Default::default()
+    }
+}
+
+fn escaped_slashes(settings: &ListenerSettings) -> PathWithEscapedSlashesAction {
+    use PathWithEscapedSlashesAction as Action;
+    match settings.escaped_slashes {
+        Some(EscapedSlashes::KeepUnchanged) => Action::KeepUnchanged,
+        Some(EscapedSlashes::Reject) => Action::RejectRequest,
+        Some(EscapedSlashes::UnescapeAndForward) => Action::UnescapeAndForward,
+        Some(EscapedSlashes::UnescapeAndRedirect) | None => Action::UnescapeAndRedirect,
     }
 }
 
@@ -197,8 +255,13 @@ pub(crate) fn host_auth(place: usize) -> String {
 /// HTTP filters, in order. CORS comes before rate limits: browsers would report a rejected preflight request as a CORS
 /// error. Local rate limits come before routes' authorization, which costs more; a service's rate limits come after
 /// authorization, since they may depend on headers that it sets. Responses pass through the filters in reverse order:
-/// backends' cookies are changed before the gateway adds its own.
-fn filters() -> Vec<pb::HttpFilter> {
+/// backends' cookies are changed before the gateway adds its own, and compression is last.
+fn filters(settings: &ListenerSettings) -> Vec<pb::HttpFilter> {
+    let compression = settings.compression.iter().flatten();
+    let compression = compression.map(|&algorithm| {
+        let (name, config) = compression::compressor(algorithm);
+        filter(name, config, false)
+    });
     let of_hosts = (0..MAX_HOST_AUTH).map(host_auth);
     let of_hosts = of_hosts.map(|name| filter(&name, Composite::default(), true));
     let of_routes = [
@@ -226,7 +289,7 @@ fn filters() -> Vec<pb::HttpFilter> {
         ),
     ];
     let of_routes = of_routes.into_iter().chain(with_context).chain(last);
-    of_hosts.chain(of_routes).collect()
+    compression.chain(of_hosts).chain(of_routes).collect()
 }
 
 fn filter<M: Message + Name>(name: &str, config: M, disabled: bool) -> pb::HttpFilter {

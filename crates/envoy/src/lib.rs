@@ -12,9 +12,11 @@
 
 pub mod names;
 
+mod access_log;
 mod assembler;
 mod bootstrap;
 mod cluster;
+mod compression;
 mod connections;
 mod datagrams;
 mod endpoint;

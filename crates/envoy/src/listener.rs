@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use envoy_types::pb::envoy::config::core::v3 as core;
 use envoy_types::pb::envoy::config::listener::v3 as pb;
+use envoy_types::pb::envoy::extensions::filters::listener::proxy_protocol::v3 as proxy_protocol;
 use envoy_types::pb::envoy::extensions::filters::listener::tls_inspector::v3::TlsInspector;
+use envoy_types::pb::envoy::extensions::filters::network::http_connection_manager::v3::HttpConnectionManager;
 use envoy_types::pb::envoy::extensions::transport_sockets::tls::v3 as tls;
 use envoy_types::pb::envoy::extensions::transport_sockets::tls::v3::certificate_validation_context::TrustChainVerification;
 use envoy_types::pb::envoy::extensions::transport_sockets::tls::v3::common_tls_context::{
@@ -16,7 +18,8 @@ use envoy_types::pb::envoy::extensions::transport_sockets::tls::v3::common_tls_c
 use envoy_types::util::pack_any;
 use sesame_model::{
     Chain, ChainTarget, ClientValidation, DestinationKey, ForwardedCertificate, Listener,
-    ListenerKey, RouteTableKey, Termination, TlsMode, TlsVersion, Tracing, Transport,
+    ListenerKey, ListenerSettings, ProxyProtocol, RouteTableKey, Termination, TlsMode, TlsVersion,
+    TlsVersions, Transport,
 };
 
 use crate::cluster::TLS_SOCKET;
@@ -26,6 +29,10 @@ use crate::{connections, datagrams, names, on_demand, secret, wire};
 
 /// TLS handshake timeout. Without it, a silent client can hold a connection for an hour.
 const HANDSHAKE: Duration = Duration::from_secs(15);
+
+/// Size of a connection's buffers, from Envoy's best practices for edge proxies. Envoy's default of 1 MiB would let slow
+/// clients take a lot of memory.
+const BUFFER: u32 = 32 * 1024;
 
 /// The protocols of HTTP over TLS, for ALPN.
 const HTTP_PROTOCOLS: &[&str] = &["h2", "http/1.1"];
@@ -43,13 +50,22 @@ pub fn listener(
     lookup: ShardLookup,
     on_demand: bool,
 ) -> pb::Listener {
+    let settings = &*listener.settings;
     let serve = |table: &RouteTableKey, server_name: Option<&str>, forwarded| {
         let routes = match sharded(table) {
             false => Routes::Whole(table),
             true => Routes::Shards(table, lookup),
         };
         let tracing = listener.tracing.as_deref();
-        vec![http(key, routes, server_name, forwarded, tracing)]
+        let manager = hcm::connection_manager(
+            names::listener(key),
+            routes,
+            server_name,
+            forwarded,
+            tracing,
+            settings,
+        );
+        vec![http(manager)]
     };
     let filters = |chain: &Chain| match &chain.target {
         ChainTarget::Http(table) => {
@@ -66,10 +82,10 @@ pub fn listener(
                 listener: key.clone(),
                 domain: chain.server_name().unwrap_or("*").into(),
             };
-            connections::to_cluster(key, names::destination(&destination))
+            connections::to_cluster(key, settings, names::destination(&destination))
         }
-        ChainTarget::DestinationByServerName => connections::by_server_name(key),
-        ChainTarget::Weighted(backends) => connections::weighted(key, backends),
+        ChainTarget::DestinationByServerName => connections::by_server_name(key, settings),
+        ChainTarget::Weighted(backends) => connections::weighted(key, settings, backends),
     };
     let shared = if on_demand {
         on_demand::shared(listener)
@@ -79,7 +95,7 @@ pub fn listener(
     let (filter_chains, filter_chain_matcher) = match shared {
         None => {
             let chains = listener.chains.iter();
-            let chains = chains.map(|chain| filter_chain(chain, filters(chain)));
+            let chains = chains.map(|chain| filter_chain(chain, settings, filters(chain)));
             (chains.collect(), None)
         }
         Some(shared) => {
@@ -87,12 +103,15 @@ pub fn listener(
             let matcher = on_demand::matcher(others.clone().filter_map(Chain::server_name));
             let others = others.map(|chain| pb::FilterChain {
                 filter_chain_match: None,
-                ..filter_chain(chain, filters(chain))
+                ..filter_chain(chain, settings, filters(chain))
             });
             let shared_chain = pb::FilterChain {
                 name: on_demand::CHAIN.to_owned(),
                 filters: serve(shared.table, Some("%REQUESTED_SERVER_NAME%"), None),
-                transport_socket: Some(transport_socket(on_demand::context(HTTP_PROTOCOLS))),
+                transport_socket: Some(transport_socket(on_demand::context(
+                    HTTP_PROTOCOLS,
+                    parameters(settings, None),
+                ))),
                 transport_socket_connect_timeout: Some(wire::duration(HANDSHAKE)),
                 ..Default::default()
             };
@@ -101,9 +120,9 @@ pub fn listener(
     };
     let reads_tls = listener.chains.iter().any(|chain| chain.tls.is_some());
     let transport = key.port.transport;
-    let listener_filter = match transport {
-        Transport::Tcp => reads_tls.then(tls_inspector),
-        Transport::Udp => Some(datagrams::filter(key)),
+    let (first, second) = match transport {
+        Transport::Tcp => (proxy_protocol(settings), reads_tls.then(tls_inspector)),
+        Transport::Udp => (Some(datagrams::filter(key)), None),
     };
     let mut addresses = listener
         .bind
@@ -119,7 +138,11 @@ pub fn listener(
         additional_addresses: addresses.map(additional).collect(),
         filter_chains,
         filter_chain_matcher,
-        listener_filters: listener_filter.into_iter().collect(),
+        listener_filters: first.into_iter().chain(second).collect(),
+        per_connection_buffer_limit_bytes: match transport {
+            Transport::Tcp => wire::uint32(settings.limits.buffer.unwrap_or(BUFFER)),
+            Transport::Udp => None,
+        },
         // One set of statistics per port instead of one per address.
         stat_prefix: names::listener(key),
         ..Default::default()
@@ -133,7 +156,11 @@ fn additional(address: core::Address) -> pb::AdditionalAddress {
     }
 }
 
-fn filter_chain(chain: &Chain, filters: Vec<pb::Filter>) -> pb::FilterChain {
+fn filter_chain(
+    chain: &Chain,
+    settings: &ListenerSettings,
+    filters: Vec<pb::Filter>,
+) -> pb::FilterChain {
     // The protocols that a TCP backend speaks are unknown.
     let alpn: &[&str] = match chain.target {
         ChainTarget::Http(_) => HTTP_PROTOCOLS,
@@ -153,7 +180,7 @@ fn filter_chain(chain: &Chain, filters: Vec<pb::Filter>) -> pb::FilterChain {
         });
         match &chain.mode {
             TlsMode::Terminate(termination) => {
-                out.transport_socket = Some(transport_socket(context(termination, alpn)));
+                out.transport_socket = Some(transport_socket(context(termination, settings, alpn)));
                 out.transport_socket_connect_timeout = Some(wire::duration(HANDSHAKE));
             }
             // Without a transport socket, only the match rejects connections without TLS.
@@ -175,19 +202,31 @@ fn forwarded(chain: &Chain) -> Option<ForwardedCertificate> {
     }
 }
 
-fn http(
-    key: &ListenerKey,
-    routes: Routes<'_>,
-    listener: Option<&str>,
-    forwarded: Option<ForwardedCertificate>,
-    tracing: Option<&Tracing>,
-) -> pb::Filter {
+fn http(manager: HttpConnectionManager) -> pb::Filter {
     pb::Filter {
         name: "envoy.filters.network.http_connection_manager".to_owned(),
-        config_type: Some(pb::filter::ConfigType::TypedConfig(pack_any(
-            hcm::connection_manager(names::listener(key), routes, listener, forwarded, tracing),
-        ))),
+        config_type: Some(pb::filter::ConfigType::TypedConfig(pack_any(manager))),
     }
+}
+
+/// The filter that reads a connection's PROXY protocol header. It must come before others that read the connection.
+fn proxy_protocol(settings: &ListenerSettings) -> Option<pb::ListenerFilter> {
+    let optional = match settings.proxy_protocol? {
+        ProxyProtocol::Disabled => return None,
+        ProxyProtocol::Required => false,
+        ProxyProtocol::Optional => true,
+    };
+    let config = proxy_protocol::ProxyProtocol {
+        allow_requests_without_proxy_protocol: optional,
+        ..Default::default()
+    };
+    Some(pb::ListenerFilter {
+        name: "envoy.filters.listener.proxy_protocol".to_owned(),
+        config_type: Some(pb::listener_filter::ConfigType::TypedConfig(pack_any(
+            config,
+        ))),
+        ..Default::default()
+    })
 }
 
 fn tls_inspector() -> pb::ListenerFilter {
@@ -200,7 +239,11 @@ fn tls_inspector() -> pb::ListenerFilter {
     }
 }
 
-fn context(termination: &Termination, alpn: &[&str]) -> tls::DownstreamTlsContext {
+fn context(
+    termination: &Termination,
+    settings: &ListenerSettings,
+    alpn: &[&str],
+) -> tls::DownstreamTlsContext {
     let certificates = termination.certificates.iter();
     let clients = termination.clients.as_deref();
     tls::DownstreamTlsContext {
@@ -210,11 +253,7 @@ fn context(termination: &Termination, alpn: &[&str]) -> tls::DownstreamTlsContex
                 .collect(),
             alpn_protocols: alpn.iter().map(|&protocol| protocol.to_owned()).collect(),
             validation_context_type: clients.map(validation),
-            tls_params: termination.versions.map(|versions| tls::TlsParameters {
-                tls_minimum_protocol_version: version(versions.min).into(),
-                tls_maximum_protocol_version: version(versions.max).into(),
-                ..Default::default()
-            }),
+            tls_params: parameters(settings, termination.versions),
             ..Default::default()
         }),
         require_client_certificate: match clients {
@@ -223,6 +262,30 @@ fn context(termination: &Termination, alpn: &[&str]) -> tls::DownstreamTlsContex
         },
         ..Default::default()
     }
+}
+
+/// The TLS versions and cipher suites of a chain with its own `versions`; `None` for Envoy's defaults.
+fn parameters(
+    settings: &ListenerSettings,
+    versions: Option<TlsVersions>,
+) -> Option<tls::TlsParameters> {
+    let versions = settings.tls_versions(versions);
+    let suites = settings.cipher_suites.as_deref();
+    if versions.is_none() && suites.is_none() {
+        return None;
+    }
+    let mut out = tls::TlsParameters::default();
+    if let Some(versions) = versions {
+        out.tls_minimum_protocol_version = version(versions.min).into();
+        out.tls_maximum_protocol_version = version(versions.max).into();
+    }
+    out.cipher_suites = suites
+        .iter()
+        .copied()
+        .flatten()
+        .map(ToString::to_string)
+        .collect();
+    Some(out)
 }
 
 fn version(version: TlsVersion) -> tls::tls_parameters::TlsProtocol {
@@ -266,3 +329,6 @@ fn validation(clients: &ClientValidation) -> ValidationContextType {
         ..Default::default()
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -100,7 +100,10 @@ fn shareable<'a>(
 }
 
 /// The TLS settings of the shared chain.
-pub(crate) fn context(alpn: &[&str]) -> tls::DownstreamTlsContext {
+pub(crate) fn context(
+    alpn: &[&str],
+    parameters: Option<tls::TlsParameters>,
+) -> tls::DownstreamTlsContext {
     let selector = selector::Config {
         config_source: Some(wire::ads()),
         certificate_mapper: Some(wire::extension(
@@ -115,6 +118,7 @@ pub(crate) fn context(alpn: &[&str]) -> tls::DownstreamTlsContext {
     };
     tls::DownstreamTlsContext {
         common_tls_context: Some(tls::CommonTlsContext {
+            tls_params: parameters,
             alpn_protocols: alpn.iter().map(|&protocol| protocol.to_owned()).collect(),
             custom_tls_certificate_selector: Some(wire::extension(
                 "envoy.tls.certificate_selectors.on_demand_secret",

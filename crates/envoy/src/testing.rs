@@ -48,6 +48,7 @@ pub(crate) fn some_listener(key: &ListenerKey, certificate: Option<CertificateKe
             target: ChainTarget::Http(routes),
         }],
         tracing: None,
+        settings: Arc::default(),
     }
 }
 
@@ -343,5 +344,6 @@ pub(crate) fn any_virtual_host() -> impl Strategy<Value = VirtualHost> {
         jwt: Box::default(),
         rate: None,
         routes: routes.into_iter().map(Arc::new).collect(),
+        overloaded: false,
     })
 }

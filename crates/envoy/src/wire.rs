@@ -17,6 +17,7 @@ use envoy_types::pb::envoy::config::route::v3::route_action::ClusterSpecifier;
 use envoy_types::pb::envoy::config::route::v3::{
     Route, RouteAction, RouteConfiguration, VirtualHost, WeightedCluster,
 };
+use envoy_types::pb::envoy::extensions::access_loggers::stream::v3::StdoutAccessLog;
 use envoy_types::pb::envoy::extensions::filters::common::set_filter_state::v3::{
     FilterStateValue, filter_state_value,
 };
@@ -64,6 +65,12 @@ const CLUSTER_FILTERS: u32 = 10;
 const CHECK_OF_ROUTE: u32 = 2;
 /// Field number of `CheckSettings.context_extensions`.
 const CHECK_CONTEXT: u32 = 1;
+/// Field number of `SubstitutionFormatString.json_format`.
+const FORMAT_JSON: u32 = 2;
+/// Field number of `StdoutAccessLog.log_format`.
+const LOG_FORMAT: u32 = 1;
+/// Field number of `Struct.fields`.
+const STRUCT_FIELDS: u32 = 1;
 /// Field number of `Secret.name`.
 const SECRET_NAME: u32 = 1;
 /// Field number of `RouteConfiguration.name`.
@@ -274,6 +281,25 @@ pub(crate) fn host_of_parts(
     delimited_head(TREE_PREFIXES, keys_len, &mut out);
     keys.iter().for_each(|key| out.put_slice(key.as_ref()));
     out.freeze()
+}
+
+/// A `StdoutAccessLog` whose entries are JSON objects with these fields.
+pub(crate) fn json_access_log(fields: &BTreeMap<String, String>) -> wkt::Any {
+    let mut names = Vec::new();
+    for (name, format) in fields {
+        let value = wkt::Value {
+            kind: Some(wkt::value::Kind::StringValue(format.clone())),
+        };
+        entry(STRUCT_FIELDS, name, &value, &mut names);
+    }
+    let mut format = Vec::new();
+    delimited(FORMAT_JSON, &names, &mut format);
+    let mut value = Vec::new();
+    delimited(LOG_FORMAT, &format, &mut value);
+    wkt::Any {
+        type_url: StdoutAccessLog::type_url(),
+        value,
+    }
 }
 
 /// Entries of a map field, sorted by key.

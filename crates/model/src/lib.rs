@@ -31,11 +31,13 @@ mod global_rate;
 mod headers;
 mod jwt;
 mod listener;
+mod listener_settings;
 mod object_name;
 mod pod_service;
 mod port;
 mod route;
 mod route_policy;
+mod size;
 mod tls;
 mod tracing;
 
@@ -62,14 +64,18 @@ pub use listener::{
     Chain, ChainTarget, ChainTls, ClientValidation, ForwardedCertificate, Listener, ListenerKey,
     Termination, TlsMode, WeightedBackend,
 };
+pub use listener_settings::{
+    AccessLogFormat, AccessLogLevel, Compression, EscapedSlashes, ListenerLimits, ListenerSettings,
+    ListenerTimeouts, ProxyProtocol, UnderscoreHeaders,
+};
 pub use object_name::{dns_label, name_hash};
 pub use pod_service::{PodService, PodServiceChange, PodServiceId, XBACKEND_LABEL};
 pub use port::{Port, Transport};
 pub use route::{
-    Action, Cors, DirectResponse, Forward, HeaderChanges, HeaderLists, HeaderMatch, List, Mirror,
-    OriginMatch, PartsPerMillion, PathMatch, PathRewrite, QueryMatch, Redirect, RedirectPort,
-    Retry, Route, RouteMatch, RouteTable, RouteTableKey, Session, Target, TextMatch, TextPosition,
-    ValueMatch, VirtualHost, VirtualHostKey, WeightedTarget,
+    Action, Cors, DirectResponse, Forward, HeaderChanges, HeaderLists, HeaderMatch, List,
+    MAX_PROGRAM_SIZE, Mirror, OriginMatch, PartsPerMillion, PathMatch, PathRewrite, QueryMatch,
+    Redirect, RedirectPort, Retry, Route, RouteMatch, RouteTable, RouteTableKey, Session, Target,
+    TextMatch, TextPosition, ValueMatch, VirtualHost, VirtualHostKey, WeightedTarget,
 };
 pub use route_policy::{
     CookieChange, CrossScheme, ForwardOptions, HashOf, HashPolicy, InternalRedirects, Rate,

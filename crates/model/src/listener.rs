@@ -2,7 +2,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use crate::{
-    CertificateKey, FleetId, Port, RouteTableKey, Target, TlsVersions, Tracing, TrustBundleKey,
+    CertificateKey, FleetId, ListenerSettings, Port, RouteTableKey, Target, TlsVersions, Tracing,
+    TrustBundleKey,
 };
 
 /// Identifies a port of a fleet.
@@ -31,6 +32,8 @@ pub struct Listener {
     pub chains: Vec<Chain>,
     /// How HTTP requests are traced; `None` if they are not. Only with a chain that serves HTTP.
     pub tracing: Option<Arc<Tracing>>,
+    /// The settings of the fleet's listeners; the default for a UDP port.
+    pub settings: Arc<ListenerSettings>,
 }
 
 /// A filter chain, which handles some or all connections to a port.

@@ -67,6 +67,8 @@ pub struct VirtualHost {
     pub rate: Option<Arc<RateLimit>>,
     /// In order; the first match applies. Without a match, the response is 404.
     pub routes: Vec<Arc<Route>>,
+    /// Whether matches are left out, because their regular expressions take too much time together.
+    pub overloaded: bool,
 }
 
 impl VirtualHost {
@@ -145,6 +147,9 @@ impl Route {
         forwards.chain(checks).chain(limits)
     }
 }
+
+/// The maximum size of a regular expression's program, in RE2's instructions: the limit of translation and of Envoys.
+pub const MAX_PROGRAM_SIZE: u32 = 1_024;
 
 /// A condition on requests. All parts must match.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -389,9 +394,9 @@ pub enum RedirectPort {
     OfListener,
 }
 
-/// A [`HeaderLists`] that doesn't allocate when it is empty, which is the common case.
+/// A [`HeaderLists`] that doesn't allocate when it is empty, which is the common case. Clones share the lists.
 #[derive(Clone, Default)]
-pub struct HeaderChanges(Option<Box<HeaderLists>>);
+pub struct HeaderChanges(Option<Arc<HeaderLists>>);
 
 /// Changes to headers. Each name is in at most one of the lists.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -426,7 +431,7 @@ impl HeaderLists {
 
 impl From<HeaderLists> for HeaderChanges {
     fn from(lists: HeaderLists) -> Self {
-        Self((!lists.is_empty()).then(|| Box::new(lists)))
+        Self((!lists.is_empty()).then(|| Arc::new(lists)))
     }
 }
 
@@ -440,7 +445,7 @@ impl Deref for HeaderChanges {
 
 impl DerefMut for HeaderChanges {
     fn deref_mut(&mut self) -> &mut HeaderLists {
-        self.0.get_or_insert_default()
+        Arc::make_mut(self.0.get_or_insert_default())
     }
 }
 

@@ -120,6 +120,7 @@ impl Response {
 pub struct Connect {
     tls: Option<String>,
     h2: bool,
+    only_tls12: bool,
     identity: Option<Identity>,
     /// Created for each connection if absent.
     client: Option<TlsClient>,
@@ -148,6 +149,15 @@ impl Connect {
         }
     }
 
+    /// Offers no newer TLS version than 1.2.
+    #[must_use]
+    pub fn only_tls12(self) -> Self {
+        Self {
+            only_tls12: true,
+            ..self
+        }
+    }
+
     /// Resumes TLS sessions from earlier connections. Later settings have no effect.
     ///
     /// # Errors
@@ -163,7 +173,7 @@ impl Connect {
     fn new_client(&self) -> Result<TlsClient> {
         let alpn = if self.h2 { "h2" } else { "http/1.1" };
         let with_sni = self.tls.as_deref() != Some("");
-        TlsClient::new(self.identity.as_ref(), alpn, with_sni)
+        TlsClient::new(self.identity.as_ref(), alpn, with_sni, self.only_tls12)
     }
 
     /// Uses HTTP/2: negotiated by ALPN with TLS, otherwise with prior knowledge.

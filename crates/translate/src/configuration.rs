@@ -4,6 +4,8 @@
 //! in effect, and the document's conditions, or those of the objects that refer to it, report the error.
 
 mod envoy;
+mod fleets;
+mod listeners;
 mod quantity;
 pub mod references;
 mod status;
@@ -13,6 +15,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use sesame_api::{ConfigurationSpec, SesameConfiguration};
+use sesame_model::{FleetParameters, ListenerSettings};
 
 use crate::problem::FieldError;
 use crate::settings::{
@@ -20,6 +23,7 @@ use crate::settings::{
 };
 
 pub(crate) use self::envoy::parameters;
+pub(crate) use self::fleets::listener_settings;
 pub(crate) use self::status::statuses;
 
 /// The ConfigMap key that holds a document: the `spec` of a SesameConfiguration, as YAML or JSON.
@@ -30,6 +34,39 @@ const MAX_TEXT: usize = 64 * 1024;
 
 /// The maximum nesting of lists and mappings. The document has five levels.
 const MAX_DEPTH: usize = 16;
+
+/// The settings for a fleet in a configuration.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FleetSettings {
+    /// How its Envoys run.
+    pub parameters: FleetParameters,
+    /// The settings of its listeners.
+    pub listeners: ListenerSettings,
+}
+
+impl FleetSettings {
+    /// Reads the settings.
+    ///
+    /// # Errors
+    /// All invalid fields.
+    fn read(spec: &ConfigurationSpec) -> Result<Self, Vec<FieldError>> {
+        let parameters = spec.envoy.as_deref().map(parameters).transpose()?;
+        let listeners = spec.listeners.as_deref().map(listeners::listeners);
+        Ok(Self {
+            parameters: parameters.unwrap_or_default(),
+            listeners: listeners.unwrap_or_default(),
+        })
+    }
+
+    /// These settings, with those of `wider` as defaults.
+    #[must_use]
+    fn over(self, wider: Self) -> Self {
+        Self {
+            parameters: self.parameters.over(wider.parameters),
+            listeners: self.listeners.over(wider.listeners),
+        }
+    }
+}
 
 /// Parses the text of a ConfigMap.
 ///
@@ -72,10 +109,7 @@ pub fn settings(
         controller_name: gateway.map(|gateway| Arc::clone(&gateway.controller_name)),
         mode,
         ingress: ingress(spec),
-        fleet: spec
-            .envoy
-            .as_deref()
-            .map_or(Ok(Default::default()), parameters)?,
+        fleet: FleetSettings::read(spec)?,
         configuration: Some(configuration.meta.namespaced_name()),
         unmanaged_envoy: match started.configuration {
             Some(_) => started.unmanaged_envoy.clone(),

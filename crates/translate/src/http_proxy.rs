@@ -55,6 +55,7 @@ use crate::inputs::Inputs;
 use crate::shared::connections::Backends;
 use crate::shared::contour;
 use crate::shared::default_fleet::{self, Contribution, Sources};
+use crate::shared::expressions;
 use crate::shared::hosts::{AttachedHost, Attachments};
 use crate::shared::jwks::JwksEntry;
 use crate::shared::overlaps;
@@ -279,6 +280,7 @@ pub(crate) fn stages(b: &mut Builder, inputs: &Inputs, read: Read, sources: Sour
                 Some(Attachments {
                     parents: Vec::new(),
                     hosts,
+                    oversized: false,
                 })
             },
         ),
@@ -345,19 +347,28 @@ fn inclusions(tree: &Tree, root: &ObjectKey) -> Vec<(Inclusion, Included)> {
         .collect()
 }
 
-/// Declares the statuses. `overlaps` are the matches that never get requests.
+/// Declares the statuses. `overlaps` are the matches that never get requests; `refusals`, those that aren't served.
 pub(crate) fn statuses(
     b: &mut Builder,
     inputs: &Inputs,
     stages: Stages,
-    overlaps: overlaps::ByLoser,
+    (overlaps, refusals): (overlaps::ByLoser, expressions::ByObject),
     addresses: Table<(), LoadBalancerStatus>,
 ) -> Table<ObjectKey, ObjectStatus> {
     let inputs = *inputs;
     let served = b.derive(
         "http_proxy status",
         stages.ours,
-        move |reader, key: &ObjectKey| status_of(reader, &inputs, stages, overlaps, addresses, key),
+        move |reader, key: &ObjectKey| {
+            status_of(
+                reader,
+                &inputs,
+                stages,
+                (overlaps, refusals),
+                addresses,
+                key,
+            )
+        },
     );
     let superseded = contour::statuses(
         b,
@@ -372,7 +383,7 @@ fn status_of(
     reader: &mut Reader<'_>,
     inputs: &Inputs,
     stages: Stages,
-    overlaps: overlaps::ByLoser,
+    (overlaps, refusals): (overlaps::ByLoser, expressions::ByObject),
     addresses: Table<(), LoadBalancerStatus>,
     key: &ObjectKey,
 ) -> Option<ObjectStatus> {
@@ -394,6 +405,9 @@ fn status_of(
         }
         for message in overlaps::messages(reader, overlaps, key) {
             findings.push(Finding::warning(About::OVERLAP, "spec", message));
+        }
+        for (_, message) in expressions::messages(reader, refusals, key) {
+            findings.push(Finding::error(About::CONDITIONS, "spec", message));
         }
     }
     for (_, of_root) in reader.by(stages.by_affected, key) {

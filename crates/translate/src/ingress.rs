@@ -30,6 +30,7 @@ use crate::inputs::Inputs;
 use crate::problem::Notices;
 use crate::shared::covering::PointsByDomain;
 use crate::shared::default_fleet::{self, Contribution, Sources};
+use crate::shared::expressions;
 use crate::shared::hostname;
 use crate::shared::overlaps::ByLoser;
 
@@ -145,10 +146,10 @@ pub(crate) fn stages(
 pub(crate) fn notices(
     b: &mut Builder,
     stages: Stages,
-    overlaps: ByLoser,
+    by_host: (ByLoser, expressions::ByObject),
     points: PointsByDomain,
 ) -> Table<ObjectKey, Notices> {
-    notices::stage(b, stages.of_notices, overlaps, points)
+    notices::stage(b, stages.of_notices, by_host, points)
 }
 
 /// The hosts that an Ingress has rules for, if they are valid.

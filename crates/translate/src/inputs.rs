@@ -10,7 +10,7 @@ use sesame_api::{
     XBackendTrafficPolicy, XListenerSet, XTelemetryPolicy,
 };
 use sesame_engine::{Batch, Builder, Engine, Index, Reader, Table};
-use sesame_model::{FleetId, FleetState};
+use sesame_model::{FleetId, FleetState, ListenerSettings};
 
 use crate::configuration::KEY;
 use crate::configuration::references::ConfigData;
@@ -55,6 +55,8 @@ pub struct Inputs {
     pub(crate) rejections: Table<Rejected, String>,
     /// Why the Services of XBackends can't be written.
     pub(crate) pod_service_failures: Table<ObjectKey, String>,
+    /// The last valid settings of fleets' listeners.
+    pub(crate) valid_listener_settings: Table<FleetId, ListenerSettings>,
     pub(crate) cluster_trust_bundles: Table<Arc<str>, Arc<str>>,
     pub(crate) release: Table<(), Release>,
     /// The kinds that the API server doesn't serve.
@@ -104,6 +106,7 @@ impl Inputs {
             fleets: b.input("fleets"),
             rejections,
             pod_service_failures: b.input("pod service failures"),
+            valid_listener_settings: b.input("valid listener settings"),
             grants_by_namespace: b.index(
                 reference_grants,
                 "reference_grants by namespace",
@@ -167,6 +170,20 @@ impl Inputs {
         match message {
             Some(message) => batch.upsert(self.pod_service_failures, xbackend, message),
             None => batch.remove(self.pod_service_failures, xbackend),
+        }
+    }
+
+    /// Sets the last valid settings of a fleet's listeners, which apply while its configuration is invalid; `None` once
+    /// there is no fleet. They are rows of [`Outputs::listener_settings`](crate::pipeline::Outputs::listener_settings).
+    pub fn set_valid_listener_settings(
+        &self,
+        batch: &mut Batch,
+        fleet: FleetId,
+        settings: Option<Arc<ListenerSettings>>,
+    ) {
+        match settings {
+            Some(settings) => batch.upsert_arc(self.valid_listener_settings, fleet, settings),
+            None => batch.remove(self.valid_listener_settings, fleet),
         }
     }
 

@@ -16,8 +16,8 @@ use sesame_api::{
 use sesame_engine::{Builder, Index, Table};
 use sesame_model::{
     BackendName, Certificate, CertificateKey, Cluster, ClusterKey, Datagrams, DestinationKey,
-    Endpoints, FleetId, FleetRequest, Listener, ListenerKey, PodServiceChange, RouteTable,
-    RouteTableKey, TrustBundle, TrustBundleKey, VirtualHost, VirtualHostKey,
+    Endpoints, FleetId, FleetRequest, Listener, ListenerKey, ListenerSettings, PodServiceChange,
+    RouteTable, RouteTableKey, TrustBundle, TrustBundleKey, VirtualHost, VirtualHostKey,
 };
 
 use self::reach::{certificates_of, clusters_of, listener_clusters_of, trust_bundles_of};
@@ -35,6 +35,7 @@ use crate::shared::certificates::CertificateState;
 use crate::shared::connections::{self, ChainKey, ServedChain};
 use crate::shared::datagrams;
 use crate::shared::default_fleet;
+use crate::shared::expressions;
 use crate::shared::hosts::{self, Attachments, RouteRules};
 use crate::shared::open_listeners;
 use crate::shared::overlaps;
@@ -56,6 +57,8 @@ pub struct Pipeline {
 pub struct Outputs {
     /// The fleets that should exist.
     pub fleets: Table<FleetId, FleetRequest>,
+    /// The settings of each fleet's listeners.
+    pub listener_settings: Table<FleetId, ListenerSettings>,
     /// The listener of each port.
     pub listeners: Table<ListenerKey, Listener>,
     /// Route tables, without their virtual hosts.
@@ -334,6 +337,7 @@ pub fn stages(b: &mut Builder) -> Pipeline {
     let virtual_hosts = b.derive("virtual host", hosts, move |reader, key| {
         hosts::virtual_host(reader, of_hosts, key)
     });
+    let refusals = expressions::stages(b, of_hosts, virtual_hosts);
     let route_tables = b.derive_many("route table", points_by_port, move |reader, key| {
         let table = ports::route_table(reader, points_by_port, key);
         table.into_iter().collect()
@@ -347,6 +351,7 @@ pub fn stages(b: &mut Builder) -> Pipeline {
             client_certificates: gateways.client_certificates,
         },
     );
+    let listener_settings = configuration::listener_settings(b, &inputs, gateways.parameters);
     let of_ports = ports::Sources {
         points_by_port,
         terminations: b.union(
@@ -366,6 +371,7 @@ pub fn stages(b: &mut Builder) -> Pipeline {
         }),
         client_certificates: gateways.client_certificates,
         tracing: telemetry.tracing,
+        settings: listener_settings,
     };
     let listeners = b.derive(
         "listener",
@@ -447,6 +453,7 @@ pub fn stages(b: &mut Builder) -> Pipeline {
         &inputs,
         statuses::Sources {
             routes: (http, grpc, tls, tcp, udp),
+            refusals,
             chains,
             fleet_clusters,
             backends: backends.backends,
@@ -468,7 +475,8 @@ pub fn stages(b: &mut Builder) -> Pipeline {
     let pod_services = xbackend::pod_service_changes(b, &inputs, xbackends, uses);
     let xbackend_status = xbackend::statuses(b, &inputs, xbackends, pod_services, uses);
     let overlaps = overlaps::stages(b, of_hosts, attachments);
-    let proxy_status = http_proxy::statuses(b, &inputs, proxy_stages, overlaps, addresses);
+    let proxy_status =
+        http_proxy::statuses(b, &inputs, proxy_stages, (overlaps, refusals), addresses);
     let extension_status = extensions::statuses(b, &inputs, of_default_fleet.extensions);
     let configuration_status = configuration::statuses(b, &inputs);
     let statuses = b.union(
@@ -489,7 +497,8 @@ pub fn stages(b: &mut Builder) -> Pipeline {
         ],
     );
 
-    let ingress_notices = ingress::notices(b, ingress_stages, overlaps, points_by_domain);
+    let ingress_notices =
+        ingress::notices(b, ingress_stages, (overlaps, refusals), points_by_domain);
     let service_notices = service_annotations::notices(b, inputs.services);
     let notices = b.union("notices", [ingress_notices, service_notices]);
 
@@ -511,6 +520,7 @@ pub fn stages(b: &mut Builder) -> Pipeline {
         inputs,
         outputs: Outputs {
             fleets,
+            listener_settings,
             listeners,
             destinations,
             datagrams,

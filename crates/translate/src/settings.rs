@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use sesame_api::{DefaultPorts, GatewayClass, NamespacedName, UnmanagedEnvoy};
-use sesame_model::{FleetId, FleetParameters, Port};
+use sesame_model::{FleetId, Port};
+
+use crate::configuration::FleetSettings;
 
 /// The default controller name of Sesame's GatewayClasses.
 pub const CONTROLLER_NAME: &str = "projectsesame.io/gateway-controller";
@@ -27,8 +29,8 @@ pub struct Settings {
     pub mode: Mode,
     /// The settings for Ingresses and HTTPProxies.
     pub ingress: IngressSettings,
-    /// The parameters of all fleets, which GatewayClasses and Gateways may override.
-    pub fleet: FleetParameters,
+    /// The settings of all fleets, which GatewayClasses and Gateways may override.
+    pub fleet: FleetSettings,
     /// The SesameConfiguration that these settings come from, if any.
     pub configuration: Option<NamespacedName>,
     /// Where clients reach unmanaged Envoys, as read from that configuration at startup.
@@ -122,7 +124,7 @@ impl Settings {
             controller_name: Some(CONTROLLER_NAME.into()),
             mode,
             ingress: IngressSettings::default(),
-            fleet: FleetParameters::default(),
+            fleet: FleetSettings::default(),
             configuration: None,
             unmanaged_envoy: None,
             ipv6: true,

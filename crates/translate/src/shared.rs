@@ -1,7 +1,8 @@
 //! Shared by all configuration sources: listeners, ports, hosts, connections and datagrams, which merge the rows of all
 //! sources; the fleet of objects without a Gateway; hostnames and wildcards, references, grants and delegations,
 //! certificates, client certificates, CAs, CRLs, JWKS, Services and their annotations, the Services of XBackends;
-//! durations and regular expressions; external authorization; objects of Contour's group.
+//! durations; regular expressions, and the time that those of a host take; external authorization; objects of Contour's
+//! group.
 
 pub(crate) mod authorities;
 pub mod certificates;
@@ -13,6 +14,7 @@ pub(crate) mod datagrams;
 pub(crate) mod default_fleet;
 pub(crate) mod delegation;
 pub(crate) mod durations;
+pub(crate) mod expressions;
 pub(crate) mod external_auth;
 pub(crate) mod grants;
 pub(crate) mod headers;

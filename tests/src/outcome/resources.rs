@@ -1,5 +1,7 @@
 //! Resources of each fleet: listeners, clusters with their endpoints, and certificates. For routes, see `routes`.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 use sesame_control::Resources;
 
@@ -133,6 +135,10 @@ fn listener(value: Value, constants: &mut Constants) -> (String, Node) {
     if any && !constants.is(constant, &filters) {
         out.push(("listener_filters".to_owned(), Node::from(filters)));
     }
+    let buffer = fields.take_all(&["per_connection_buffer_limit_bytes"]);
+    if buffer != serde_json::json!({}) && !constants.is("buffers", &buffer) {
+        out.push(("buffers".to_owned(), Node::from(buffer)));
+    }
     let chains = fields.list("filter_chains");
     let mut shown: Vec<(String, Node)> = chains
         .into_iter()
@@ -236,11 +242,34 @@ fn filter_chain(value: Value, port: &str, constants: &mut Constants) -> (String,
             out.extend(value.map(|value| (field.to_owned(), Node::from(value))));
         }
         if !constants.is(constant, &filter) {
-            out.push(("http".to_owned(), Node::from(filter)));
+            let usual = constants.get(constant);
+            let changes = changes(&filter["typed_config"], &usual["typed_config"]);
+            out.push(("http".to_owned(), Node::from(changes)));
         }
     }
     fields.rest(&mut out);
     (name, Node::Map(out))
+}
+
+/// The fields of a connection manager that differ from the usual one's. Of its filters, the additional ones.
+fn changes(manager: &Value, usual: &Value) -> Value {
+    let fields = |value: &Value| value.as_object().cloned().unwrap_or_default();
+    let (manager, usual) = (fields(manager), fields(usual));
+    let names: BTreeSet<&String> = manager.keys().chain(usual.keys()).collect();
+    let mut changes = serde_json::Map::new();
+    for name in names {
+        let (own, other) = (manager.get(name), usual.get(name));
+        let change = match (own, other) {
+            _ if own == other => continue,
+            (Some(Value::Array(own)), Some(Value::Array(other))) => {
+                let added = own.iter().filter(|each| !other.contains(each));
+                Value::Array(added.cloned().collect())
+            }
+            (own, _) => own.cloned().unwrap_or_default(),
+        };
+        changes.insert(name.clone(), change);
+    }
+    Value::Object(changes)
 }
 
 /// Clusters and their weights.

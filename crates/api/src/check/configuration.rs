@@ -11,7 +11,7 @@ use crate::configuration::{
     TolerationOperator, UnmanagedEnvoy,
 };
 
-use super::{Check, at, each, each_of_some, ensure, fail, known, optional, text};
+use super::{Check, at, each, each_of_some, ensure, fail, known, listeners, optional, text};
 
 /// The maximum number of replicas, and the maximum CPU target in percent.
 const MAX_REPLICAS: u32 = 10_000;
@@ -23,6 +23,7 @@ pub(crate) fn spec(spec: &ConfigurationSpec) -> Check {
     )?;
     optional("gateway", spec.gateway.as_ref(), gateway)?;
     optional("envoy", spec.envoy.as_deref(), envoy)?;
+    optional("listeners", spec.listeners.as_deref(), listeners::settings)?;
     optional("unmanagedEnvoy", spec.unmanaged_envoy.as_ref(), unmanaged)?;
     at("defaultPorts", ports(spec.default_ports))?;
     optional("ingress", spec.ingress.as_ref(), ingress)?;
@@ -151,14 +152,14 @@ fn toleration(toleration: &EnvoyToleration) -> Check {
     let effect = toleration.effect.as_ref();
     known("effect", effect, TolerationEffect::KNOWN)?;
     if operator == Some(&TolerationOperator::Exists) && toleration.value.is_some() {
-        return fail("operator Exists takes no value");
+        return fail("the Exists operator takes no value");
     }
     if toleration.key.is_none() && toleration.value.is_some() {
         return fail("a value requires a key");
     }
     ensure(
         toleration.toleration_seconds.is_none() || effect == Some(&TolerationEffect::NoExecute),
-        "tolerationSeconds requires effect NoExecute",
+        "tolerationSeconds requires the NoExecute effect",
     )
 }
 

@@ -196,7 +196,7 @@ fn query_parameter(parameter: &QueryParameterMatchCondition) -> Check {
     ])
 }
 
-/// The optional texts of a condition.
+/// The optional strings of a condition.
 fn matcher_texts<const N: usize>(texts: [(&str, &Option<Arc<str>>); N]) -> Check {
     for (field, value) in texts {
         let length = |value: &Arc<str>| text::length(value, 0, 4096);
@@ -336,12 +336,12 @@ fn optional_path(field: &str, path: Option<&str>) -> Check {
     path.map_or(Ok(()), |path| at(field, starts(path)))
 }
 
-/// An optional text of 1 to `max` characters.
+/// An optional string of 1 to `max` characters.
 fn optional_length(field: &str, value: Option<&str>, max: usize) -> Check {
     value.map_or(Ok(()), |value| at(field, text::length(value, 1, max)))
 }
 
-/// A list of 1 to `max` non-empty texts.
+/// A list of 1 to `max` non-empty strings.
 fn some_texts(field: &str, list: &[Arc<str>], max: usize) -> Check {
     each_of_some(field, list, max, |value| text::length(value, 1, usize::MAX))
 }

@@ -411,7 +411,11 @@ fn invalid_xbackends_are_rejected() {
         "65535",
     );
     let mode = |mode: &str| ("/spec/tls", json!({"mode": mode}));
-    no(&[mode("ServerOnly")], "spec.tls", "validation is required");
+    no(
+        &[mode("ServerOnly")],
+        "spec.tls",
+        "validation is not allowed with mode None",
+    );
     no(
         &[mode("ClientAndServer")],
         "spec.tls",

@@ -84,7 +84,7 @@ fn tls(tls: &XBackendTls) -> Check {
     )?;
     ensure(
         tls.validation.is_some() == enabled,
-        "validation is required unless the mode is None, and not allowed otherwise",
+        "validation is not allowed with mode None, and required otherwise",
     )?;
     optional(
         "clientCertificateRef",

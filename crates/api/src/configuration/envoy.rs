@@ -9,8 +9,8 @@ use crate::duration::Duration;
 use crate::open_enum::open_enum;
 use crate::skip::is_default;
 
-/// How Envoys run. An omitted field takes its value from the SesameConfiguration of the Gateway's class, then from that
-/// of the instance, or else its default.
+/// How Envoys run. An omitted field takes its value from the SesameConfiguration of the Gateway's class, then from the
+/// instance's SesameConfiguration; failing both, the default applies.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(feature = "schema", schemars(extend("x-kubernetes-validations" = [
@@ -207,9 +207,9 @@ pub struct ResourceAmounts {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(feature = "schema", schemars(extend("x-kubernetes-validations" = [
-    {"rule": "!has(self.operator) || self.operator != 'Exists' || !has(self.value)", "message": "operator Exists takes no value"},
+    {"rule": "!has(self.operator) || self.operator != 'Exists' || !has(self.value)", "message": "the Exists operator takes no value"},
     {"rule": "has(self.key) || !has(self.value)", "message": "a value requires a key"},
-    {"rule": "!has(self.tolerationSeconds) || has(self.effect) && self.effect == 'NoExecute'", "message": "tolerationSeconds requires effect NoExecute"},
+    {"rule": "!has(self.tolerationSeconds) || has(self.effect) && self.effect == 'NoExecute'", "message": "tolerationSeconds requires the NoExecute effect"},
 ])))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct EnvoyToleration {
@@ -225,7 +225,7 @@ pub struct EnvoyToleration {
     /// The effect of the taint; any by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub effect: Option<TolerationEffect>,
-    /// How long the effect `NoExecute` is tolerated, in seconds; indefinitely by default.
+    /// How long the `NoExecute` effect is tolerated, in seconds; indefinitely by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub toleration_seconds: Option<i64>,
 }
@@ -267,7 +267,7 @@ pub struct EnvoyDrain {
         )
     )]
     pub delay: Option<Duration>,
-    /// How long clients may then take to disconnect, such as `60s`.
+    /// How long clients may take to disconnect after that, such as `60s`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(
         feature = "schema",

@@ -17,17 +17,18 @@ pub struct AuthorizationServer {
     /// The ExtensionService. Required.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub extension_ref: Option<ExtensionServiceReference>,
-    /// The service's protocol: Envoy's gRPC API, or HTTP with a copy of the request's head. gRPC by default.
+    /// The service's protocol: `grpc` (Envoy's gRPC API), or `http` (a request with the client's method, path and
+    /// selected headers); `grpc` by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service_type: Option<AuthorizationServiceType>,
-    /// Settings for the service type `http`.
+    /// Settings for the `http` service type.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub http_settings: Option<Box<HttpAuthorization>>,
     /// The default policy for routes. A route's `authPolicy` overrides it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub auth_policy: Option<AuthorizationPolicy>,
-    /// The timeout of a call to the service: a duration, such as `500ms`, or `infinity`. By default, the timeout of the
-    /// ExtensionService, or else 5 seconds.
+    /// The timeout of a call to the service: a duration, such as `500ms`, or `infinity`. By default, the
+    /// ExtensionService's timeout, or 5 seconds if the ExtensionService has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub response_timeout: Option<String>,
     /// Whether requests are allowed if the service is unreachable or fails. By default, they get a 503 response.
@@ -46,7 +47,7 @@ pub struct ExtensionServiceReference {
     /// The API version; `projectsesame.io/v1alpha1` by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub api_version: Option<Arc<str>>,
-    /// The namespace; by default, that of the HTTPProxy.
+    /// The namespace; by default, the HTTPProxy's namespace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<Arc<str>>,
     /// The name.
@@ -69,16 +70,16 @@ open_enum! {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct HttpAuthorization {
-    /// The prefix to add to the path of the request to the service.
+    /// A prefix for the path of requests to the service.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(regex(pattern = "^/")))]
     pub path_prefix: Option<Arc<str>>,
-    /// The headers of the client's request to send to the service, in addition to `Host`, `:method`, `:path`,
-    /// `Content-Length` and `Authorization`.
+    /// Client request headers to forward to the service, in addition to `Host`, `:method`, `:path`, `Content-Length`
+    /// and `Authorization`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(feature = "schema", schemars(length(max = 64)))]
     pub allowed_authorization_headers: Vec<AllowedHeader>,
-    /// The headers of the service's response to add to the request to the backend.
+    /// Headers to copy from the service's response to the request to the backend.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(feature = "schema", schemars(length(max = 64)))]
     pub allowed_upstream_headers: Vec<AllowedHeader>,
@@ -121,7 +122,7 @@ pub struct AuthorizationPolicy {
     /// Whether authorization is disabled.
     #[serde(default, skip_serializing_if = "is_default")]
     pub disabled: bool,
-    /// Names and values to send to the service; only with the service type `grpc`. A route's entries are merged with
+    /// Names and values to send to the service; only with the `grpc` service type. A route's entries are merged with
     /// its host's and take precedence.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[cfg_attr(feature = "schema", schemars(extend("maxProperties" = 32)))]

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::skip::is_default;
 
-/// A condition that a request must satisfy, with at most one of `prefix`, `exact` and `regex`.
+/// A condition that a request must satisfy. At most one of `prefix`, `exact` and `regex` can be set.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(feature = "schema", schemars(extend("x-kubernetes-validations" = [{
@@ -15,14 +15,14 @@ use crate::skip::is_default;
 }])))]
 #[serde(rename_all = "camelCase")]
 pub struct MatchCondition {
-    /// The path starts with this text. It must start with a slash.
+    /// The path starts with this text, which must start with a slash.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(
         feature = "schema",
         schemars(length(max = 4096), regex(pattern = "^/"))
     )]
     pub prefix: Option<Arc<str>>,
-    /// The path equals this text. It must start with a slash.
+    /// The path equals this text, which must start with a slash.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(
         feature = "schema",
@@ -33,10 +33,10 @@ pub struct MatchCondition {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(length(max = 4096)))]
     pub regex: Option<Arc<str>>,
-    /// A header satisfies a condition.
+    /// A condition on a header.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub header: Option<Box<HeaderMatchCondition>>,
-    /// A query parameter satisfies a condition.
+    /// A condition on a query parameter.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub query_parameter: Option<Box<QueryParameterMatchCondition>>,
 }

@@ -44,7 +44,7 @@ pub struct PathRewritePolicy {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ReplacePrefix {
-    /// The route's full prefix, including the prefixes of inclusions; any prefix if absent.
+    /// The route's full prefix, with those of the includes that lead to it. If absent, the entry applies to any prefix.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(length(min = 1, max = 1024)))]
     pub prefix: Option<Arc<str>>,
@@ -56,7 +56,7 @@ pub struct ReplacePrefix {
 /// Changes to the attributes of a cookie. At least one attribute must be set.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-// Requires the name and at least one other field; a CEL rule would cost too much in so deeply nested lists.
+// Requires the name and at least one other field; a CEL rule would cost too much in such deeply nested lists.
 #[cfg_attr(feature = "schema", schemars(extend("minProperties" = 2)))]
 #[serde(rename_all = "camelCase")]
 pub struct CookieRewritePolicy {
@@ -100,7 +100,7 @@ open_enum! {
     pub enum SameSite {
         /// Never.
         Strict = "Strict",
-        /// With navigations.
+        /// Only on top-level navigation.
         Lax = "Lax",
         /// Always.
         None = "None",

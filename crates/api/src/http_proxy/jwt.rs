@@ -21,8 +21,7 @@ pub struct JwtProvider {
     /// The name that routes use to refer to the provider, unique in the HTTPProxy.
     #[cfg_attr(feature = "schema", schemars(length(min = 1, max = 253)))]
     pub name: Arc<str>,
-    /// Whether routes require a token from this provider by default. At most one provider of a host can be the
-    /// default.
+    /// Whether routes require a token from this provider by default. A host can have at most one default provider.
     #[serde(default, skip_serializing_if = "is_default")]
     pub default: bool,
     /// The required issuer of the tokens; any if absent.
@@ -55,7 +54,7 @@ pub struct RemoteJwks {
     /// The URI of the keys.
     #[cfg_attr(feature = "schema", schemars(length(min = 1, max = 2048)))]
     pub uri: Arc<str>,
-    /// How the server's certificate is verified. By default, it isn't.
+    /// How the server's certificate is verified. By default, it isn't verified.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub validation: Option<Box<UpstreamValidation>>,
     /// The timeout of a fetch: a duration, such as `5s`; one second by default.

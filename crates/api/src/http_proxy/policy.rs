@@ -31,7 +31,7 @@ pub struct TimeoutPolicy {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct RetryPolicy {
-    /// The maximum number of retries. 0 means 1, and -1 means none.
+    /// The maximum number of retries. 0 means one retry, and -1 means none.
     #[serde(default = "RetryPolicy::one")]
     #[cfg_attr(feature = "schema", schemars(range(min = -1, max = 4_294_967_295i64)))]
     pub count: i64,
@@ -106,7 +106,7 @@ pub struct LoadBalancerPolicy {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
     pub strategy: Option<LoadBalancerStrategy>,
-    /// The parts of a request to hash, for the strategy `RequestHash`.
+    /// The parts of a request that are hashed, for the `RequestHash` strategy.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(feature = "schema", schemars(length(max = 64)))]
     pub request_hash_policies: Vec<RequestHashPolicy>,
@@ -128,8 +128,8 @@ open_enum! {
     }
 }
 
-/// A part of a request to hash: exactly one of `headerHashOptions`, `queryParameterHashOptions` and `hashSourceIP`. An entry
-/// with none or several of them is reported and ignored.
+/// A part of a request that is hashed: exactly one of `headerHashOptions`, `queryParameterHashOptions` and
+/// `hashSourceIP`. An entry with none or several of them is reported and ignored.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
@@ -245,16 +245,16 @@ pub struct TcpHealthCheckPolicy {
     pub healthy_threshold_count: i64,
 }
 
-/// Slow start for new endpoints: their share of requests grows gradually. Only with the strategies `RoundRobin` and
-/// `WeightedLeastRequest`.
+/// Slow start for new endpoints: their share of requests grows gradually. Only with the `RoundRobin` and
+/// `WeightedLeastRequest` strategies.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct SlowStartPolicy {
     /// How long the slow start takes: a duration, such as `30s`.
     pub window: String,
-    /// How fast the share grows: a positive decimal number. It grows linearly with `1.0`, and faster at first with larger
-    /// numbers.
+    /// How fast the share grows: a positive decimal number. With `1.0` the growth is linear; with larger numbers it is
+    /// faster at first.
     #[serde(default = "SlowStartPolicy::even")]
     pub aggression: String,
     /// A new endpoint's minimum share of requests, as a percentage of its full share.

@@ -64,7 +64,7 @@ pub struct GlobalRateLimitPolicy {
     /// Whether the host's limits are disabled; only for routes.
     #[serde(default, skip_serializing_if = "is_default")]
     pub disabled: bool,
-    /// The descriptors to send to the service. A request is rejected if any of them is over its limit.
+    /// The descriptors to send to the service. A request is rejected if any descriptor is over its limit.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(feature = "schema", schemars(length(max = 32)))]
     pub descriptors: Vec<RateLimitDescriptor>,
@@ -74,7 +74,7 @@ pub struct GlobalRateLimitPolicy {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RateLimitDescriptor {
-    /// The entries of the descriptor. If a request has no value for one of them, the descriptor is omitted.
+    /// The entries of the descriptor. If a request has no value for one of the entries, the descriptor is omitted.
     #[cfg_attr(feature = "schema", schemars(length(min = 1, max = 16)))]
     pub entries: Vec<RateLimitDescriptorEntry>,
 }
@@ -82,7 +82,7 @@ pub struct RateLimitDescriptor {
 /// An entry of a descriptor. Exactly one field must be set.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-// A CEL rule would cost too much in so deeply nested lists.
+// A CEL rule would cost too much in such deeply nested lists.
 #[cfg_attr(feature = "schema", schemars(extend("minProperties" = 1, "maxProperties" = 1)))]
 #[serde(rename_all = "camelCase")]
 pub struct RateLimitDescriptorEntry {
@@ -92,7 +92,7 @@ pub struct RateLimitDescriptorEntry {
     /// The value of a header.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_header: Option<RequestHeaderDescriptor>,
-    /// A fixed value for requests whose headers satisfy conditions.
+    /// A fixed value for requests whose headers satisfy the given conditions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_header_value_match: Option<Box<RequestHeaderValueMatchDescriptor>>,
     /// The IP address of the client, with the key `remote_address`.
@@ -125,7 +125,7 @@ pub struct RequestHeaderDescriptor {
     pub descriptor_key: Arc<str>,
 }
 
-/// An entry with the key `header_match` and a fixed value, for requests whose headers satisfy conditions.
+/// An entry with the key `header_match` and a fixed value, for requests whose headers satisfy the given conditions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
@@ -150,7 +150,7 @@ impl RequestHeaderValueMatchDescriptor {
     }
 }
 
-/// An entry with the IP address of the client; it has no settings.
+/// An entry with the client's IP address. It has no settings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RemoteAddressDescriptor {}

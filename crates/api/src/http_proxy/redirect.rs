@@ -68,7 +68,7 @@ pub struct DirectResponsePolicy {
     pub body: Option<Arc<str>>,
 }
 
-/// The redirects from backends that Envoy follows itself.
+/// The redirects that Envoy follows itself when a backend returns them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
@@ -83,7 +83,8 @@ pub struct InternalRedirectPolicy {
     /// Whether to follow redirects between HTTPS and HTTP; never by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allow_cross_scheme_redirect: Option<CrossSchemeRedirect>,
-    /// Whether a redirect to a route that the request has already used is passed to the client.
+    /// Whether to return a redirect to the client, instead of following it, if it leads to a route that this request
+    /// has already used.
     #[serde(default, skip_serializing_if = "is_default")]
     pub deny_repeated_route_redirect: bool,
 }

@@ -41,7 +41,7 @@ pub struct HttpProxyRoute {
     /// Whether requests without TLS are served too, if the host has TLS. By default, they are redirected to HTTPS.
     #[serde(default, skip_serializing_if = "is_default")]
     pub permit_insecure: bool,
-    /// Authorization settings for this route. Overrides the host's.
+    /// Authorization settings for this route. Overrides the host's settings.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub auth_policy: Option<Box<AuthorizationPolicy>>,
     /// Timeouts for requests.
@@ -56,20 +56,21 @@ pub struct HttpProxyRoute {
     /// How an endpoint of a Service is chosen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load_balancer_policy: Option<Box<LoadBalancerPolicy>>,
-    /// Changes to the path of requests to the Services.
+    /// Changes to the path of requests sent to the Services.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path_rewrite_policy: Option<Box<PathRewritePolicy>>,
-    /// Changes to the headers of requests. A Service may have its own.
+    /// Changes to the headers of requests. A Service can define additional changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_headers_policy: Option<Box<HeadersPolicy>>,
-    /// Changes to the headers of responses. A Service may have its own. The header `Host` can't be changed.
+    /// Changes to the headers of responses. A Service can define additional changes. The `Host` header can't be
+    /// changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub response_headers_policy: Option<Box<HeadersPolicy>>,
-    /// Changes to the attributes of cookies that responses set. At most one entry for each cookie name.
+    /// Changes to the attributes of cookies in responses. At most one entry for each cookie name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(feature = "schema", schemars(length(max = 64)))]
     pub cookie_rewrite_policies: Vec<CookieRewritePolicy>,
-    /// Rate limits. Overrides the host's.
+    /// Rate limits. Overrides the host's limits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_limit_policy: Option<Box<RateLimitPolicy>>,
     /// Answers requests with a redirect.
@@ -78,7 +79,8 @@ pub struct HttpProxyRoute {
     /// Answers requests with a fixed response.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub direct_response_policy: Option<Box<DirectResponsePolicy>>,
-    /// The redirects from Services that Envoy follows instead of passing them to the client; none by default.
+    /// The redirects that Envoy follows itself when a Service returns them, instead of passing them to the client; none
+    /// by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub internal_redirect_policy: Option<Box<InternalRedirectPolicy>>,
     /// The JSON Web Tokens that requests need. Overrides the host's default provider.

@@ -24,26 +24,26 @@ pub struct HttpProxyService {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(range(min = 1, max = 65535)))]
     pub health_port: Option<u16>,
-    /// The protocol of connections to the Service. By default, that of the Service port's `appProtocol`, or else of the
-    /// Service's annotations, or else HTTP/1.1 without TLS.
+    /// The protocol of connections to the Service. By default, it is taken from the Service port's `appProtocol`, then
+    /// from the Service's annotations; failing both, HTTP/1.1 without TLS.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub protocol: Option<ServiceProtocol>,
     /// The Service's share of requests: its weight divided by the sum of all weights. If all weights are 0, the shares
-    /// are equal. For a mirror, the percentage of requests that it gets; 0 means 100.
+    /// are equal. For a mirror, the percentage of requests that are copied; 0 means 100.
     #[serde(default, skip_serializing_if = "is_default")]
     #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 1_000_000)))]
     pub weight: u32,
-    /// How the certificates of the endpoints are verified, if the protocol uses TLS. By default, they aren't.
+    /// How the certificates of the endpoints are verified, if the protocol uses TLS. By default, they aren't verified.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub validation: Option<Box<UpstreamValidation>>,
-    /// Whether the Service is a mirror: it gets copies of requests, and its responses are ignored. At most one Service
-    /// of a route can be a mirror.
+    /// Whether the Service is a mirror, which gets copies of requests and whose responses are ignored. A route can have
+    /// at most one mirror.
     #[serde(default, skip_serializing_if = "is_default")]
     pub mirror: bool,
-    /// Changes to the headers of requests to this Service, after those of the route.
+    /// Changes to the headers of requests to this Service, made after the route's changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_headers_policy: Option<Box<HeadersPolicy>>,
-    /// Changes to the headers of responses from this Service, before those of the route.
+    /// Changes to the headers of responses from this Service, made before the route's changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub response_headers_policy: Option<Box<HeadersPolicy>>,
     /// Changes to the attributes of cookies that this Service sets. They override the route's changes, attribute by
@@ -77,7 +77,7 @@ open_enum! {
 }])))]
 #[serde(rename_all = "camelCase")]
 pub struct UpstreamValidation {
-    /// The Secret with the CA certificates, in its entry `ca.crt`. `namespace/name` refers to a Secret in another
+    /// The Secret whose `ca.crt` entry holds the CA certificates. `namespace/name` refers to a Secret in another
     /// namespace; a TLSCertificateDelegation there must allow it.
     #[cfg_attr(feature = "schema", schemars(length(min = 1, max = 317)))]
     pub ca_secret: Arc<str>,

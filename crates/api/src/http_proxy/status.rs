@@ -10,8 +10,8 @@ use crate::open_enum::open_enum;
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct HttpProxyStatus {
-    /// `valid`, `invalid` or `orphaned`; `NotReconciled` until Sesame has read the HTTPProxy. An orphaned HTTPProxy has no
-    /// host and isn't included by another one.
+    /// `valid`, `invalid` or `orphaned`; `NotReconciled` until Sesame has read the HTTPProxy. An orphaned HTTPProxy has
+    /// no host and isn't included by another HTTPProxy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
     pub current_status: Option<HttpProxyState>,
@@ -21,7 +21,7 @@ pub struct HttpProxyStatus {
     /// Where clients reach the host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load_balancer: Option<LoadBalancerStatus>,
-    /// The condition `Valid`, with all errors and warnings.
+    /// The `Valid` condition, with all errors and warnings.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(feature = "schema", schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"])))]
     pub conditions: Vec<Condition>,
@@ -41,9 +41,9 @@ open_enum! {
         Valid = "valid",
         /// At least part of the object isn't in effect.
         Invalid = "invalid",
-        /// It has no host, and no other HTTPProxy includes it.
+        /// The HTTPProxy has no host, and no other HTTPProxy includes it.
         Orphaned = "orphaned",
-        /// Sesame hasn't read it yet.
+        /// Sesame hasn't read the object yet.
         NotReconciled = "NotReconciled",
     }
 }
@@ -76,7 +76,7 @@ pub struct LoadBalancerIngress {
     pub ports: Vec<LoadBalancerPortStatus>,
 }
 
-/// The state of a port of a load balancer.
+/// The state of a load balancer's port.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LoadBalancerPortStatus {

@@ -29,14 +29,14 @@ pub struct TcpProxy {
     pub health_check_policy: Option<Box<TcpHealthCheckPolicy>>,
 }
 
-/// The inclusion of the `tcpproxy` of another HTTPProxy.
+/// The inclusion of another HTTPProxy's `tcpproxy`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TcpProxyInclude {
     /// The name of the included HTTPProxy.
     #[cfg_attr(feature = "schema", schemars(length(min = 1, max = 253)))]
     pub name: Arc<str>,
-    /// The namespace of the included HTTPProxy; by default, that of the including one.
+    /// The namespace of the included HTTPProxy; by default, the namespace of the including HTTPProxy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(length(min = 1, max = 63)))]
     pub namespace: Option<Arc<str>>,

@@ -72,11 +72,11 @@ pub struct HttpProxyTls {
     /// The highest TLS version that clients may use, `1.2` or `1.3`. Sesame's own maximum still applies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub maximum_protocol_version: Option<Arc<str>>,
-    /// Whether connections are forwarded without terminating TLS. Requires `tcpproxy`, and excludes the other fields
-    /// that need the certificate.
+    /// Whether connections are forwarded without terminating TLS. Requires `tcpproxy`. Mutually exclusive with
+    /// `secretName`, `clientValidation` and `enableFallbackCertificate`.
     #[serde(default, skip_serializing_if = "is_default")]
     pub passthrough: bool,
-    /// Validation of client certificates. By default, Envoy doesn't request one.
+    /// Validation of client certificates. By default, Envoy doesn't request client certificates.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_validation: Option<Box<HttpProxyClientValidation>>,
     /// Whether the host is also served, with Sesame's fallback certificate, on TLS connections without SNI or with an
@@ -90,7 +90,7 @@ pub struct HttpProxyTls {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct HttpProxyClientValidation {
-    /// The Secret with the CA certificates that verify client certificates, in its entry `ca.crt`. `namespace/name`
+    /// The Secret whose `ca.crt` entry holds the CA certificates that verify client certificates. `namespace/name`
     /// refers to a Secret in another namespace; a TLSCertificateDelegation there must allow it. Required unless
     /// `skipClientCertValidation` is set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -98,11 +98,11 @@ pub struct HttpProxyClientValidation {
     /// Whether client certificates are requested but not verified, so that an authorization service can verify them.
     #[serde(default, skip_serializing_if = "is_default")]
     pub skip_client_cert_validation: bool,
-    /// The parts of a client certificate to send to backends in the `x-forwarded-client-cert` header. By default, the
-    /// header is removed.
+    /// The parts of a client certificate that are sent to backends in the `x-forwarded-client-cert` header. By default,
+    /// the header is removed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub forward_client_certificate: Option<ForwardClientCertificate>,
-    /// The Secret with the certificate revocation lists (CRLs), in its entry `crl.pem`. `namespace/name` refers to a
+    /// The Secret whose `crl.pem` entry holds the certificate revocation lists (CRLs). `namespace/name` refers to a
     /// Secret in another namespace; a TLSCertificateDelegation there must allow it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub crl_secret: Option<Arc<str>>,
@@ -115,7 +115,7 @@ pub struct HttpProxyClientValidation {
     pub optional_client_certificate: bool,
 }
 
-/// The parts of a client certificate to send to backends.
+/// The parts of a client certificate that are sent to backends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ForwardClientCertificate {
@@ -128,10 +128,10 @@ pub struct ForwardClientCertificate {
     /// The whole chain, as URL-encoded PEM.
     #[serde(default, skip_serializing_if = "is_default")]
     pub chain: bool,
-    /// The DNS names among its subject alternative names.
+    /// The DNS names in the subject alternative names.
     #[serde(default, skip_serializing_if = "is_default")]
     pub dns: bool,
-    /// The first URI among its subject alternative names.
+    /// The first URI in the subject alternative names.
     #[serde(default, skip_serializing_if = "is_default")]
     pub uri: bool,
 }

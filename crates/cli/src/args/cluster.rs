@@ -67,14 +67,14 @@ pub(crate) struct ServeArgs {
     /// Split route tables into shards, so that Envoy's cost per change doesn't grow with the number of hosts
     #[arg(long, value_name = "WHEN", value_enum, default_value_t)]
     pub(crate) route_shards: RouteShards,
-    /// Load Sesame's module into Envoys; it selects a request's route shard faster than regular expressions do
+    /// Load Sesame's module into Envoys; the module selects a request's route shard faster than regular expressions do
     #[arg(long, value_name = "BOOL", default_value_t = true, action = ArgAction::Set, num_args = 0..=1,
           require_equals = true, default_missing_value = "true")]
     pub(crate) envoy_module: bool,
     /// Listen address of /healthz, /readyz and /metrics
     #[arg(long, value_name = "IP:PORT", default_value = "0.0.0.0:8080")]
     pub(crate) probes: SocketAddr,
-    /// Listen address of the admin pages (/status, /fleets, /config and more), a loopback address
+    /// Loopback address on which to serve the admin pages (/status, /fleets, /config and more)
     #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:8081", value_parser = loopback_address)]
     pub(crate) admin: SocketAddr,
     /// Elect a leader among the replicas; if false, this replica always leads
@@ -138,7 +138,7 @@ pub(crate) struct StatusArgs {
     /// Show all namespaces
     #[arg(short = 'A', long, conflicts_with = "namespace")]
     pub(crate) all_namespaces: bool,
-    /// Show this namespace [default: that of the current context]
+    /// Show this namespace [default: the current context's namespace]
     #[arg(short, long)]
     pub(crate) namespace: Option<String>,
     /// Name of the ingress class that Sesame implements; Ingresses and HTTPProxies of other controllers are not shown

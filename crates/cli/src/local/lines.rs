@@ -8,6 +8,7 @@ use std::time::Duration;
 use sesame_control::event::{ChangeKind, ObjectChange, RunEvent};
 use sesame_control::status_store::{DEFAULT_FLEET, NoticeLevel, Severity};
 
+use crate::output::escaped;
 use crate::table::{GREEN, RED, RESET, YELLOW};
 
 /// The maximum number of objects named in a line.
@@ -15,9 +16,9 @@ const MAX_NAMES: usize = 5;
 
 /// The text of an event. Objects that are waiting aren't shown before `ready`.
 pub(crate) fn describe(event: &RunEvent, ready: bool, colour: bool) -> Option<String> {
-    let paint = |code: &str, text: String| match colour {
-        true => format!("{code}{text}{RESET}"),
-        false => text,
+    let paint = |code: &str, text: String| match (colour, escaped(&text)) {
+        (true, text) => format!("{code}{text}{RESET}"),
+        (false, text) => text.into_owned(),
     };
     let (code, text) = match event {
         RunEvent::Ready {
@@ -220,7 +221,7 @@ fn names(objects: &[ObjectChange], more: usize) -> String {
             last = Some(object.change);
         }
         // Writing to a string can't fail.
-        let _ = write!(out, "{}", object.object);
+        let _ = write!(out, "{}", escaped(&object.object.to_string()));
     }
     let more = more + objects.len().saturating_sub(MAX_NAMES);
     if more > 0 {

@@ -196,6 +196,8 @@ fn ready_is_sent_once_every_envoy_has_served_or_failed() {
 fn a_removed_fleet_leaves_no_state() {
     let mut rig = rig();
     rig.translator.turn(vec![set(vec![gateway("a")])]);
+    // Also records the settings of the new fleet's listeners.
+    rig.translator.turn(vec![Message::EnvoyReady(fleet("a"))]);
     let before = rig.translator.core.engine().footprint();
     rig.translator.turn(vec![
         set(vec![gateway("b")]),
@@ -355,4 +357,42 @@ fn requests_complete_is_followed_by_apply_even_without_changes() {
         (receiver.try_recv(), receiver.try_recv()),
         (Ok(false), Ok(true))
     );
+}
+
+#[test]
+fn an_invalid_configuration_leaves_the_settings_of_listeners() {
+    let configuration = |listeners: &str| {
+        let value = json!({
+            "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "tuned", "namespace": "ns"},
+            "data": {"configuration.yaml": format!("listeners: {{{listeners}}}")},
+        });
+        Change::Upsert(Object::decode(value).unwrap().unwrap())
+    };
+    let value = json!({
+        "apiVersion": "gateway.networking.k8s.io/v1", "kind": "Gateway",
+        "metadata": {"name": "a", "namespace": "ns"},
+        "spec": {
+            "gatewayClassName": "sesame",
+            "infrastructure": {"parametersRef": {"group": "", "kind": "ConfigMap", "name": "tuned"}},
+            "listeners": [{"name": "web", "port": 80, "protocol": "HTTP"}],
+        },
+    });
+    let gateway = Change::Upsert(Object::decode(value).unwrap().unwrap());
+    let mut rig = rig();
+    rig.translator
+        .turn(vec![set(vec![gateway, configuration("trustedHops: 1")])]);
+    for (listeners, hops) in [
+        ("trustedHops: many", Some(1)),
+        ("trustedHops: 2", Some(2)),
+        ("proxyProtocol: Sometimes", Some(2)),
+        ("", None),
+    ] {
+        rig.translator
+            .turn(vec![set(vec![configuration(listeners)])]);
+        let core = &rig.translator.core;
+        let row = core
+            .engine()
+            .get(core.outputs().listener_settings, &fleet("a"));
+        assert_eq!(row.unwrap().trusted_hops, hops, "{listeners}");
+    }
 }

@@ -176,6 +176,7 @@ mod tests {
             bind: vec![],
             chains,
             tracing: None,
+            settings: Arc::default(),
         }
     }
 

@@ -108,12 +108,15 @@ impl Tables {
         out: &mut Vec<ResourceChange>,
     ) {
         let mut listeners = BTreeSet::new();
+        let mut tuned = BTreeMap::new();
         for (key, change) in commit.changes(inputs.listeners) {
             self.on_demand
                 .listener(key, change.value().map(|listener| &**listener));
             match change {
                 Change::Upsert(listener) => {
-                    self.listeners.insert(key.clone(), Arc::clone(listener));
+                    let before = self.listeners.insert(key.clone(), Arc::clone(listener));
+                    let before = before.filter(|before| only_settings_differ(before, listener));
+                    tuned.extend(before.map(|before| (key.clone(), before)));
                     listeners.insert(key.clone());
                 }
                 Change::Remove => {
@@ -141,6 +144,7 @@ impl Tables {
                 };
                 let there = self.listeners.get(&listener);
                 if there.is_some_and(|listener| uses(listener, &key)) {
+                    tuned.remove(&listener);
                     listeners.insert(listener);
                 }
             }
@@ -149,7 +153,10 @@ impl Tables {
             }
         }
         for key in listeners {
-            out.extend(self.listener(&key));
+            let change = self.listener(&key);
+            let before = tuned.get(&key);
+            let before = before.map(|before| self.encoded_listener(&key, before));
+            out.extend(change.filter(|change| before.as_ref() != Some(change)));
         }
     }
 
@@ -275,19 +282,23 @@ impl Tables {
 
     /// The listener, in the variants for its tables' current forms.
     fn listener(&self, key: &ListenerKey) -> Option<ResourceChange> {
+        let listener = self.listeners.get(key)?;
+        Some(self.encoded_listener(key, listener))
+    }
+
+    fn encoded_listener(&self, key: &ListenerKey, of: &Listener) -> ResourceChange {
         let sharded = |table: &RouteTableKey| {
             let table = self.tables.get(table);
             table.is_some_and(|table| table.form == Form::Shards)
         };
-        let of = self.listeners.get(key)?;
         let on_demand = self.on_demand.covers(key);
         let with = |lookup| wire::resource(&listener(key, of, sharded, lookup, on_demand));
         let body = Some(with(ShardLookup::Expressions));
         let name = names::listener(key);
-        Some(ResourceChange {
+        ResourceChange {
             with_module: tables(of).any(sharded).then(|| with(ShardLookup::Module)),
             ..resource(&key.fleet, names::LISTENER, name, body)
-        })
+        }
     }
 
     /// A table's touched resources in the given form.
@@ -482,6 +493,18 @@ fn touch(
         .entry(host.table.clone())
         .or_insert_with(|| (Touched::none(), before));
     touched.0.add(shard);
+}
+
+/// Whether two versions of a listener differ only in their settings. A setting that the listener doesn't use, or that is the
+/// default, doesn't change its bytes.
+fn only_settings_differ(before: &Listener, after: &Listener) -> bool {
+    let settings = Arc::clone(&before.settings);
+    before.settings != after.settings
+        && *before
+            == Listener {
+                settings,
+                ..after.clone()
+            }
 }
 
 fn uses(listener: &Listener, table: &RouteTableKey) -> bool {

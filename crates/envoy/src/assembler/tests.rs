@@ -317,7 +317,7 @@ fn some_endpoints(ports: &[u16]) -> Endpoints {
 
 #[derive(Clone, Debug)]
 enum Op {
-    Listener(u8, Option<bool>),
+    Listener(u8, Option<(bool, Option<u32>)>),
     Table(u8, Option<u8>),
     Host(u8, Option<VirtualHost>),
     Cluster(u8, Option<bool>),
@@ -330,7 +330,11 @@ enum Op {
 fn any_op() -> impl Strategy<Value = Op> {
     let maybe = prop::option::of::<std::ops::Range<u8>>;
     prop_oneof![
-        (0..2u8, prop::option::of(any::<bool>())).prop_map(|(k, v)| Op::Listener(k, v)),
+        (
+            0..2u8,
+            prop::option::of((any::<bool>(), prop::option::of(0..2u32)))
+        )
+            .prop_map(|(k, v)| Op::Listener(k, v)),
         (0..3u8, maybe(0..4)).prop_map(|(k, v)| Op::Table(k, v)),
         (0..12u8, prop::option::of(any_virtual_host())).prop_map(|(k, v)| Op::Host(k, v)),
         (0..2u8, prop::option::of(any::<bool>())).prop_map(|(k, v)| Op::Cluster(k, v)),
@@ -358,12 +362,18 @@ where
 
 fn perform(op: Op, inputs: &Inputs, batch: &mut Batch) {
     match op {
-        Op::Listener(index, secure) => {
+        Op::Listener(index, value) => {
             let key = ListenerKey {
                 fleet: fleet(index),
                 port: Port::tcp(80),
             };
-            let value = secure.map(|secure| some_listener(&key, (secure).then(|| certificate(0))));
+            let value = value.map(|(secure, trusted_hops)| Listener {
+                settings: Arc::new(ListenerSettings {
+                    trusted_hops,
+                    ..ListenerSettings::default()
+                }),
+                ..some_listener(&key, secure.then(|| certificate(0)))
+            });
             put(batch, inputs.listeners, key, value);
         }
         Op::Table(index, reserved) => put(
@@ -458,7 +468,7 @@ fn a_large_table_is_sharded_and_a_host_changes_one_shard() {
         }
     };
     world.commit(|inputs, batch| {
-        perform(Op::Listener(0, Some(false)), inputs, batch);
+        perform(Op::Listener(0, Some((false, None))), inputs, batch);
         perform(Op::Table(0, Some(2)), inputs, batch);
         fill(inputs, batch, 0..399);
     });
@@ -539,7 +549,7 @@ fn changes_are_sorted() {
         for op in [
             Op::Table(1, Some(0)),
             Op::Table(0, Some(0)),
-            Op::Listener(0, Some(true)),
+            Op::Listener(0, Some((true, None))),
             Op::Cluster(0, Some(true)),
             Op::Endpoints(0, Some(vec![1])),
             Op::FleetCluster(0, 0, true),

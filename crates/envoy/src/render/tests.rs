@@ -76,6 +76,7 @@ fn packed_filters_of_listeners_are_expanded() {
             },
         ],
         tracing: None,
+        settings: Arc::default(),
     };
     let listener = crate::listener(&key, &listener, |_| false, ShardLookup::Expressions, false);
     let shown = render(&wire::resource(&listener)).unwrap();
@@ -301,6 +302,7 @@ fn a_chain_can_pass_tls_connections_through_to_a_backend() {
             ]),
         }],
         tracing: None,
+        settings: Arc::default(),
     };
     let listener = crate::listener(&key, &listener, |_| false, ShardLookup::Expressions, false);
     let shown = render(&wire::resource(&listener)).unwrap();

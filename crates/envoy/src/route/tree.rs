@@ -17,9 +17,11 @@ use sesame_model::{PathMatch, Route};
 
 /// The minimum number of routes for which a tree is worth its size.
 pub(super) const MANY: usize = 64;
-/// Limit on the tree's size, as a multiple of the number of routes: a route that matches any path is stored under
-/// every key.
+/// Limit on the tree's size, as a multiple of the routes' size: a route that matches any path is stored under every
+/// key.
 const COPIES: usize = 8;
+/// The unit of a route's size, in bytes. Most routes have size 1, so the limit doesn't depend on small changes.
+const UNIT: usize = 2_048;
 /// The maximum number of routes with different paths that share a key. Trying a route costs a request about 0.06 µs.
 const SHARED: usize = 16;
 
@@ -48,12 +50,15 @@ impl<'a> Tree<'a> {
     pub(super) fn new(routes: &'a [Arc<Route>]) -> Option<Self> {
         match routes.len() {
             ..MANY => None,
-            many => Self::within(routes, SHARED, many.saturating_mul(COPIES)),
+            _ => {
+                let all: usize = routes.iter().map(|route| size(route)).sum();
+                Self::within(routes, SHARED, all.saturating_mul(COPIES))
+            }
         }
     }
 
     /// `None` if there are no keys (Envoy rejects an empty map), if a path can't be a key, or if the keys would hold
-    /// more than `left` routes in total.
+    /// routes of more than `left` in total.
     fn within(routes: &'a [Arc<Route>], shared: usize, mut left: usize) -> Option<Self> {
         let mut named: BTreeMap<&str, Named> = BTreeMap::new();
         let mut any = Vec::new();
@@ -72,8 +77,9 @@ impl<'a> Tree<'a> {
                 PathMatch::Prefix(path) => named.entry(path).or_default().prefix.push(place),
             }
         }
+        let sizes: Vec<usize> = routes.iter().map(|route| size(route)).collect();
         let (mut keys, mut rest) = grouped(&named, shared);
-        // The texts that the current key starts with: in sorted order, each text precedes all keys that start with it.
+        // The strings that the current key starts with: in sorted order, each precedes all keys that start with it.
         let mut texts: Vec<(&str, &Named)> = Vec::new();
         let mut upcoming = named.iter().peekable();
         for (key, places) in &mut keys {
@@ -95,13 +101,18 @@ impl<'a> Tree<'a> {
             }
             places.extend(texts.iter().flat_map(|(_, named)| &named.text));
             places.extend(&any);
-            left = left.checked_sub(places.len())?;
+            left = left.checked_sub(places.iter().map(|place| sizes[*place]).sum())?;
             places.sort_unstable();
         }
         rest.extend(any);
         rest.sort_unstable();
         (!keys.is_empty()).then_some(Self { keys, rest })
     }
+}
+
+/// The size of a route, in [`UNIT`]s.
+fn size(route: &Route) -> usize {
+    1 + route.bytes() / UNIT
 }
 
 /// Assigns each path a key that it starts with, unless few enough paths are left without a key. Returns the routes for

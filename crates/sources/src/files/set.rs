@@ -363,9 +363,9 @@ impl FileSet {
         let error = FileError::of_file(&**path, error.to_string());
         file.errors = vec![match file.objects.len() {
             0 => error,
-            1 => error.hint("the object in it keeps its last good version"),
+            1 => error.hint("the last good version of its object stays in use"),
             count => error.hint(format!(
-                "the {count} objects in it keep their last good version"
+                "the last good version of its {count} objects stays in use"
             )),
         }];
     }
@@ -421,7 +421,7 @@ impl FileSet {
         for Invalid { key, error } in parsed.invalid {
             let kept = key.is_some_and(|key| before.contains_key(&key));
             errors.push(match kept && error.hint.is_none() {
-                true => error.hint("the object keeps its last good version"),
+                true => error.hint("the last good version of the object stays in use"),
                 false => error,
             });
         }

@@ -124,11 +124,17 @@ impl Node {
     }
 }
 
+/// The maximum number of errors that are kept for a document.
+const MAX_ERRORS: usize = 100;
+
 /// Reports duplicate keys in a mapping.
 pub(super) fn duplicate_keys(entries: &[(Key, Node)], errors: &mut Vec<SyntaxError>) {
     let mut order: Vec<&Key> = entries.iter().map(|(key, _)| key).collect();
     order.sort_by(|a, b| (&a.name, a.at).cmp(&(&b.name, b.at)));
     for pair in order.windows(2) {
+        if errors.len() >= MAX_ERRORS {
+            return;
+        }
         if pair[0].name == pair[1].name {
             let message = format!("duplicate key `{}`", shown(&pair[1].name));
             errors.push(SyntaxError::new(pair[1].at, message));

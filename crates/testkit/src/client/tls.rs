@@ -9,7 +9,10 @@ use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, Server
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::sign::CertifiedKey;
-use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, SignatureScheme};
+use rustls::{
+    ClientConfig, ClientConnection, DigitallySignedStruct, SignatureScheme,
+    SupportedProtocolVersion,
+};
 
 use crate::certs::Identity;
 
@@ -20,12 +23,14 @@ pub(super) struct TlsClient {
     presenting: Arc<Presenting>,
 }
 
+const ONLY_TLS12: &[&SupportedProtocolVersion] = &[&rustls::version::TLS12];
+
 /// A ClientHello with this server name.
 ///
 /// # Errors
 /// If the name is invalid.
 pub fn client_hello(server_name: &str) -> Result<Vec<u8>> {
-    let client = TlsClient::new(None, "http/1.1", true)?;
+    let client = TlsClient::new(None, "http/1.1", true, false)?;
     let name = ServerName::try_from(server_name.to_owned())?;
     let mut hello = Vec::new();
     ClientConnection::new(client.config, name)?.write_tls(&mut hello)?;
@@ -37,7 +42,12 @@ impl TlsClient {
     ///
     /// # Errors
     /// If the identity is invalid.
-    pub(super) fn new(identity: Option<&Identity>, alpn: &str, with_sni: bool) -> Result<Self> {
+    pub(super) fn new(
+        identity: Option<&Identity>,
+        alpn: &str,
+        with_sni: bool,
+        only_tls12: bool,
+    ) -> Result<Self> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let schemes = provider
             .signature_verification_algorithms
@@ -53,8 +63,12 @@ impl TlsClient {
             asked: AtomicBool::new(false),
         });
         let resolver: Arc<dyn ResolvesClientCert> = presenting.clone();
+        let versions = match only_tls12 {
+            true => ONLY_TLS12,
+            false => rustls::ALL_VERSIONS,
+        };
         let mut config = ClientConfig::builder_with_provider(Arc::clone(&provider))
-            .with_safe_default_protocol_versions()?
+            .with_protocol_versions(versions)?
             .dangerous()
             .with_custom_certificate_verifier(Arc::new(Trusting(schemes)))
             .with_client_cert_resolver(resolver);

@@ -36,6 +36,7 @@ pub(super) fn configuration() -> Json {
     let classes = just(json!({"classNames": ["other"]}));
     let spec = record(vec![
         ("envoy", may(0.8, envoy)),
+        ("listeners", may(0.5, listeners())),
         ("ingress", may(0.2, classes)),
     ]);
     (super::metadata(NAMES, &["one", "one", "two"]), spec)
@@ -48,6 +49,57 @@ pub(super) fn configuration() -> Json {
             })
         })
         .boxed()
+}
+
+/// Every kind of setting that affects the encoding of listeners.
+fn listeners() -> Json {
+    let tls = record(vec![
+        ("minimumProtocolVersion", may(0.5, any_of(&["1.2", "1.3"]))),
+        (
+            "cipherSuites",
+            may(0.5, just(json!(["ECDHE-ECDSA-AES128-GCM-SHA256"]))),
+        ),
+    ]);
+    let log = prop_oneof![
+        just(json!({"level": "All"})),
+        just(json!({"level": "Errors", "format": "JSON"})),
+        just(json!({"level": "Critical", "text": "%PROTOCOL% %REQ(x-a)%"})),
+    ];
+    let timeouts = record(vec![
+        ("request", may(0.5, any_of(&["0s", "5m"]))),
+        ("connectionDuration", may(0.5, any_of(&["0s", "1h"]))),
+    ]);
+    let limits = record(vec![
+        ("concurrentStreams", may(0.5, any_number(&[1, 1000]))),
+        ("requestHeadersKiB", may(0.5, any_number(&[1, 8192]))),
+        ("connectionBufferBytes", may(0.5, any_number(&[4096]))),
+    ]);
+    let algorithms = prop_oneof![
+        just(json!([])),
+        just(json!(["Gzip"])),
+        just(json!(["Zstd", "Brotli"])),
+    ];
+    let slashes = any_of(&["KeepUnchanged", "Reject", "UnescapeAndForward"]);
+    record(vec![
+        ("tls", may(0.5, tls)),
+        (
+            "proxyProtocol",
+            may(0.3, any_of(&["Disabled", "Optional", "Required"])),
+        ),
+        ("accessLog", may(0.5, log.boxed())),
+        ("compression", may(0.3, algorithms.boxed())),
+        ("timeouts", may(0.3, timeouts)),
+        ("limits", may(0.3, limits)),
+        ("trustedHops", may(0.3, any_number(&[0, 100]))),
+        (
+            "paths",
+            may(0.3, record(vec![("escapedSlashes", may(0.5, slashes))])),
+        ),
+        (
+            "headersWithUnderscores",
+            may(0.3, any_of(&["Allow", "Drop"])),
+        ),
+    ])
 }
 
 fn ranges() -> Json {

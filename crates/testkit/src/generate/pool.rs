@@ -1,4 +1,4 @@
-//! Pools of names and texts.
+//! Pools of names and strings.
 
 /// Gateways, by namespace and name.
 pub const GATEWAYS: [(&str, &str); 3] = [("one", "web"), ("one", "other"), ("two", "web")];

@@ -1,4 +1,4 @@
-//! The section `envoy`: parameters for fleets, which the `fleet` crate applies.
+//! The `envoy` section: parameters for fleets, which the `fleet` crate applies.
 
 use std::net::IpAddr;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
 //! Configurations that GatewayClasses and Gateways refer to: SesameConfigurations, or ConfigMaps with the same
-//! document. Only the section `envoy` applies to these objects.
+//! document. Only the `envoy` and `listeners` sections apply to these objects.
 //!
 //! An invalid configuration doesn't affect traffic: a condition of the referring object reports the error, and the
 //! fleet keeps the last valid parameters.
@@ -11,23 +11,22 @@ use sesame_api::{
     NamespacedName, ObjectKey, ObjectReference, reason,
 };
 use sesame_engine::{Builder, Reader, Table};
-use sesame_model::FleetParameters;
 
-use super::{KEY, parameters, parse};
+use super::{FleetSettings, KEY, parse};
 use crate::gateway_api::class::ClassState;
 use crate::inputs::Inputs;
 use crate::problem::{Problem, bounded};
 
-/// The fleet parameters in a configuration, or an error.
+/// The settings for fleets in a configuration, or an error.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Chosen {
-    /// Valid parameters.
-    Parameters(Box<FleetParameters>),
+    /// Valid settings.
+    Settings(Box<FleetSettings>),
     /// The error, as the end of a sentence about the object.
     Wrong(String),
 }
 
-/// Fleet parameters by the SesameConfiguration or ConfigMap that contains them.
+/// Settings for fleets by the SesameConfiguration or ConfigMap that contains them.
 pub(crate) type Parameters = Table<ObjectKey, Chosen>;
 
 /// The relevant fields of a ConfigMap.
@@ -39,12 +38,12 @@ pub struct ConfigData {
     pub(crate) authorities: Option<Arc<str>>,
 }
 
-/// The parameters of a Gateway's fleet: the Gateway's own, with its class's and the instance's as defaults.
+/// The settings of a Gateway's fleet: the Gateway's own, with its class's and the instance's as defaults.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GatewayParameters {
-    /// The parameters; `None` if `wrong` is set.
-    pub chosen: Option<FleetParameters>,
-    /// Why there are no valid parameters.
+    /// The settings; `None` if `wrong` is set.
+    pub chosen: Option<FleetSettings>,
+    /// Why there are no valid settings.
     pub wrong: Option<Problem>,
 }
 
@@ -84,9 +83,8 @@ fn of_text(text: Option<&str>) -> Chosen {
 }
 
 fn chosen(spec: &ConfigurationSpec, invalid: &str, prefix: &str) -> Chosen {
-    let parameters = spec.envoy.as_deref().map(parameters).transpose();
-    match parameters {
-        Ok(parameters) => Chosen::Parameters(Box::new(parameters.unwrap_or_default())),
+    match FleetSettings::read(spec) {
+        Ok(settings) => Chosen::Settings(Box::new(settings)),
         Err(errors) => {
             let errors: Vec<String> = errors
                 .iter()
@@ -97,14 +95,14 @@ fn chosen(spec: &ConfigurationSpec, invalid: &str, prefix: &str) -> Chosen {
     }
 }
 
-/// The parameters of a GatewayClass: the defaults for its Gateways.
+/// The settings of a GatewayClass: the defaults for its Gateways.
 pub(crate) fn of_class(
     reader: &mut Reader<'_>,
     table: Parameters,
     class: &GatewayClass,
-) -> Result<FleetParameters, Problem> {
+) -> Result<FleetSettings, Problem> {
     let Some(reference) = &class.spec.parameters_ref else {
-        return Ok(FleetParameters::default());
+        return Ok(FleetSettings::default());
     };
     let field = "spec.parametersRef";
     let ObjectReference {
@@ -123,11 +121,11 @@ pub(crate) fn of_class(
     look_up(reader, table, field, &key)
 }
 
-/// The parameters of a Gateway of the class. `instance` are the parameters in the instance's own configuration.
+/// The settings for a Gateway of the class. `instance` are those in the instance's own configuration.
 pub(crate) fn of_gateway(
     reader: &mut Reader<'_>,
     table: Parameters,
-    instance: &FleetParameters,
+    instance: &FleetSettings,
     class: &ClassState,
     gateway: &Gateway,
 ) -> GatewayParameters {
@@ -158,10 +156,10 @@ fn own(
     reader: &mut Reader<'_>,
     table: Parameters,
     gateway: &Gateway,
-) -> Result<FleetParameters, Problem> {
+) -> Result<FleetSettings, Problem> {
     let infrastructure = gateway.spec.infrastructure.as_ref();
     let Some(reference) = infrastructure.and_then(|fields| fields.parameters_ref.as_ref()) else {
-        return Ok(FleetParameters::default());
+        return Ok(FleetSettings::default());
     };
     let field = "spec.infrastructure.parametersRef";
     let LocalObjectReference { group, kind, name } = reference;
@@ -175,10 +173,10 @@ fn look_up(
     table: Parameters,
     field: &str,
     key: &ObjectKey,
-) -> Result<FleetParameters, Problem> {
+) -> Result<FleetSettings, Problem> {
     let object = format!("{} {}", key.kind, key.namespaced_name());
     match reader.get(table, key).as_deref() {
-        Some(Chosen::Parameters(parameters)) => Ok(FleetParameters::clone(parameters)),
+        Some(Chosen::Settings(settings)) => Ok(FleetSettings::clone(settings)),
         Some(Chosen::Wrong(why)) => Err(invalid(format!("{field}: {object} {why}"))),
         None => Err(invalid(format!("{field}: {object} does not exist"))),
     }

@@ -131,7 +131,7 @@ fn status(
     let (reason, message): (_, Cow<'static, str>) = match (valid, restart.is_empty()) {
         (false, _) => (
             "Invalid",
-            "Not in effect: the last valid version stays in effect. See condition Accepted.".into(),
+            "Not in effect: the last valid version stays in effect. See the Accepted condition.".into(),
         ),
         (true, false) => (
             "RestartRequired",
@@ -189,11 +189,17 @@ fn warnings(settings: &Settings, spec: &ConfigurationSpec, uses: &Use) -> Vec<Fi
     if !uses.instance {
         let others = ConfigurationSpec {
             envoy: None,
+            listeners: None,
             ..spec.clone()
         };
         if others != ConfigurationSpec::default() {
-            let message = "only the section envoy has an effect, since no instance of Sesame uses this configuration";
+            let message = "only the envoy and listeners sections have an effect, since no instance of Sesame uses this configuration";
             warnings.push(FieldError::new("", message));
+        }
+        if spec.listeners.is_some() && matches!(settings.mode, Mode::Unmanaged { .. }) {
+            let message =
+                "has no effect: Envoys outside Sesame have the listener settings of the instance";
+            warnings.push(FieldError::new("listeners", message));
         }
     }
     warnings
@@ -204,11 +210,11 @@ fn restarts(settings: &Settings, spec: &ConfigurationSpec) -> Vec<FieldError> {
     let (field, message) = match (&settings.mode, &spec.envoy) {
         (Mode::Managed, None) => (
             "envoy",
-            "is missing, but Sesame runs Envoys; add the section, or restart Sesame to run Envoys outside it",
+            "is missing, but Sesame runs Envoys; add the section, or restart Sesame to run the Envoys yourself",
         ),
         (Mode::Unmanaged { .. }, Some(_)) => (
             "envoy",
-            "was added, but Sesame doesn't run Envoys; remove the section, or restart Sesame to let it run them",
+            "was added, but Sesame doesn't run Envoys; remove the section, or restart Sesame to let it run the Envoys",
         ),
         (Mode::Unmanaged { .. }, None) if spec.unmanaged_envoy != settings.unmanaged_envoy => (
             "unmanagedEnvoy",

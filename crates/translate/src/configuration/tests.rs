@@ -122,7 +122,13 @@ fn the_documented_example_has_all_fields() {
     let configured = settings(&Settings::new(Mode::Managed), &configuration).expect("valid");
     assert!(page.contains("`replicas: 2`"));
     let replicas = read("envoy: {replicas: 2}").expect("valid");
-    let all = format!("{:?}", configured.fleet.over(replicas));
+    let FleetSettings {
+        parameters,
+        listeners,
+    } = configured.fleet;
+    let listeners = format!("{listeners:?}");
+    assert!(!listeners.contains("None"), "{listeners}");
+    let all = format!("{:?}", parameters.over(replicas));
     assert!(!all.contains("None"), "{all}");
     let sections = format!("{:?}", configured.ingress);
     assert!(!sections.contains("None"), "{sections}");
@@ -207,7 +213,7 @@ fn errors_name_their_field() {
         ("image: a b", "image: expected a name"),
         (
             "tolerations: [{}, {operator: Exists, key: a, value: b}]",
-            "tolerations[1]: operator Exists",
+            "tolerations[1]: the Exists operator",
         ),
         ("tolerations: [{value: b}]", "tolerations[0]: a value"),
         (

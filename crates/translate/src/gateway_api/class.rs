@@ -7,9 +7,9 @@ use sesame_api::{
     GatewayClass, GatewayClassStatus, Kind, ObjectKey, Release, SupportedFeature, condition, reason,
 };
 use sesame_engine::Reader;
-use sesame_model::FleetParameters;
 
 use super::unmanaged::Served;
+use crate::configuration::FleetSettings;
 use crate::configuration::references::{self, Parameters};
 use crate::problem::{Problem, bounded};
 use crate::settings::{Mode, Settings};
@@ -45,8 +45,8 @@ const API_RELEASE: &str = "v1.7";
 pub struct ClassState {
     /// Why it isn't accepted.
     pub refused: Option<Problem>,
-    /// The fleet parameters for its Gateways; `None` if they are invalid.
-    pub parameters: Option<FleetParameters>,
+    /// The settings for its Gateways' fleets; `None` if they are invalid.
+    pub parameters: Option<FleetSettings>,
 }
 
 /// Reads a GatewayClass; `None` if it belongs to another controller.

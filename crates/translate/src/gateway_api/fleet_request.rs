@@ -31,6 +31,7 @@ pub(crate) fn request<'a>(
         class: gateway.spec.gateway_class_name.clone(),
     };
     let infrastructure = gateway.spec.infrastructure.as_deref();
+    let chosen = parameters.chosen.as_ref();
     let request = FleetRequest {
         owner: matches!(fleet, FleetId::Gateway { .. }).then_some(owner),
         labels: infrastructure
@@ -44,7 +45,7 @@ pub(crate) fn request<'a>(
             .filter(|(_, claim)| settings.in_cluster() || claim.serving)
             .map(|(port, _)| port)
             .collect(),
-        parameters: parameters.chosen.clone(),
+        parameters: chosen.map(|chosen| chosen.parameters.clone()),
     };
     Some((fleet, request))
 }

@@ -17,10 +17,9 @@ use sesame_api::{BackendRef, ObjectKey, Route, RouteFilter};
 use sesame_engine::{Builder, Reader, Table, Value};
 use sesame_model::{ClusterKey, ClusterPolicy};
 
-use self::attach::Attaching;
+use self::attach::{Attaching, Verdict};
 use self::backends::Resolver;
 use self::rules::Rule;
-use crate::problem::Problem;
 use crate::shared::grants::Referrer;
 use crate::shared::hosts::{Attachments, RouteRules};
 
@@ -108,8 +107,8 @@ pub(crate) fn stages<R: HttpRouteKind>(
         ))
     });
     // A separate table, so that other changes to rules don't rerun attachment.
-    let refusals: Table<ObjectKey, Problem> = b.derive(refused, rules, move |reader, key| {
-        reader.get(rules, key)?.refused.clone()
+    let refusals: Table<ObjectKey, Verdict> = b.derive(refused, rules, move |reader, key| {
+        Verdict::of(&*reader.get(rules, key)?)
     });
     let refusal = move |reader: &mut Reader<'_>, key: &ObjectKey| reader.get(refusals, key);
     let attachments = self::attachments(b, attachments, routes, ours, sources.attach, refusal);
@@ -135,25 +134,25 @@ pub(crate) fn ours<R: RouteKind>(
     })
 }
 
-/// Declares the table of attachments. `refusal` returns the reason why all parents refuse a route, if they do.
+/// Declares the table of attachments. `verdict` returns why parents may refuse a route, if they may.
 pub(crate) fn attachments<R: RouteKind>(
     b: &mut Builder,
     name: &'static str,
     routes: Table<ObjectKey, R>,
     ours: Table<ObjectKey, ()>,
     sources: attach::Sources,
-    refusal: impl Fn(&mut Reader<'_>, &ObjectKey) -> Option<Arc<Problem>> + Send + Sync + 'static,
+    verdict: impl Fn(&mut Reader<'_>, &ObjectKey) -> Option<Arc<Verdict>> + Send + Sync + 'static,
 ) -> Table<ObjectKey, Attachments> {
     b.derive(name, ours, move |reader, key| {
         let route = reader.get(routes, key)?;
-        let refused = refusal(reader, key);
+        let verdict = verdict(reader, key);
         let parents = attach::parents(reader, sources, &*route);
         let attaching = Attaching {
             kind: R::KIND,
             namespace: &key.namespace,
             parents: &parents,
             hostnames: route.hostnames(),
-            refused: refused.as_deref(),
+            verdict: verdict.as_deref(),
         };
         attach::attach(reader, sources, &attaching)
     })

@@ -149,7 +149,7 @@ fn check(
         }
     };
     if !matches!(protocol, AuthProtocol::Http { .. }) && !extension.speaks_grpc() {
-        let message = "the ExtensionService has protocol http/1.1, but the service type grpc needs h2 or h2c; \
+        let message = "the ExtensionService has protocol http/1.1, but the grpc service type needs h2 or h2c; \
              change the protocol, or set serviceType to http";
         findings.refuse(About::AUTH_SERVICE, &field, message);
     }
@@ -184,8 +184,7 @@ fn protocol(field: &str, server: &AuthorizationServer, findings: &mut Findings) 
     match &server.service_type {
         None | Some(AuthorizationServiceType::Grpc) => {
             if settings.is_some() {
-                let message =
-                    "has no effect on the service type grpc; remove it, or set serviceType to http";
+                let message = "has no effect with the grpc service type; remove it, or set serviceType to http";
                 findings.warn(About::AUTH, &format!("{field}.httpSettings"), message);
             }
             grpc()
@@ -206,7 +205,7 @@ fn protocol(field: &str, server: &AuthorizationServer, findings: &mut Findings) 
 
 /// The error for context entries when the service has type `http`.
 pub(super) const CONTEXT: &str =
-    "can't be sent to a service of type http; remove it, or set serviceType to grpc";
+    "can't be sent with the http service type; remove it, or set serviceType to grpc";
 
 fn http(
     field: &str,

@@ -80,7 +80,8 @@ pub(super) fn read(
     };
     if validation.forward_client_certificate.is_some() && proxy.spec.tcp_proxy.is_some() {
         let field = format!("{field}.forwardClientCertificate");
-        let message = "has no effect on forwarded connections, since Envoy doesn't read their requests; remove it";
+        let message = "has no effect on forwarded connections, since Envoy doesn't parse the requests on them; \
+                       remove it";
         findings.warn(About::CLIENTS, &field, message);
     }
     let (authorities, revoked) = (authorities?, revoked?);

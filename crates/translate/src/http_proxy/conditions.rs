@@ -105,7 +105,8 @@ pub(super) fn read(
         return None;
     }
     if partial && conditions.is_default() {
-        let message = "without its invalid conditions, the entry would match all requests, so it is left out; less specific routes serve its requests";
+        let message = "the entry is omitted, since it would match all requests without its invalid conditions; \
+                       less specific routes apply instead";
         findings.refuse(about, &format!("{field}.conditions"), message);
         return None;
     }
@@ -252,7 +253,7 @@ impl Conditions {
                 let prefix = outer.strip_suffix('/').unwrap_or(outer);
                 let pattern = pattern
                     .after(prefix)
-                    .map_err(|why| format!("the regular expression after prefix {prefix} {why}"))?;
+                    .map_err(|why| format!("with prefix {prefix}, the regular expression {why}"))?;
                 Some(PathCondition::Regex(pattern))
             }
         })
@@ -260,7 +261,7 @@ impl Conditions {
 
     /// The approximate size in memory, in bytes.
     pub(super) fn bytes(&self) -> usize {
-        /// The size of a condition without its texts.
+        /// The size of a condition without its strings.
         const CONDITION: usize = 64;
         let path = match &self.path {
             None => 0,

@@ -8,6 +8,7 @@ use sesame_model::{Cors, List, OriginMatch};
 
 use super::findings::{About, Findings};
 use super::text::is_token;
+use crate::shared::expressions::ListTime;
 use crate::shared::{durations, regex};
 
 /// The default maximum age: how long browsers cache a preflight response that doesn't have one.
@@ -25,8 +26,15 @@ pub(super) fn read(field: &str, policy: &CorsPolicy, findings: &mut Findings) ->
         findings.refuse(About::CORS, &format!("{field}.allowMethods"), message);
     }
     let mut origins = Vec::new();
+    let mut time = ListTime::default();
     for (index, text) in policy.allow_origin.iter().enumerate() {
-        match origin(text) {
+        let origin = origin(text).and_then(|origin| {
+            if let OriginMatch::Regex(pattern) = &origin {
+                time.add(pattern)?;
+            }
+            Ok(origin)
+        });
+        match origin {
             Ok(origin) => origins.push(origin),
             Err(message) => {
                 let field = format!("{field}.allowOrigin[{index}]");

@@ -103,7 +103,7 @@ fn repeated(routes: &[OwnRoute], findings: &mut Findings) {
         let first = *seen.entry(requests).or_insert(route.index);
         if first != route.index {
             let message = format!(
-                "the same as those of {}, which takes precedence; change or remove one of them",
+                "the same as the conditions of {}, which takes precedence; change or remove one of the routes",
                 route::field(first)
             );
             let field = format!("{}.conditions", route::field(route.index));

@@ -207,18 +207,19 @@ pub(super) fn read(
     let tls = tls(reader, of, proxy, host.tls.as_deref(), &mut findings);
     if matches!(tls, HostTls::Forwarded(_)) {
         if rates.is_some() {
-            let message =
-                "limits only requests, not forwarded connections; remove it, or spec.tcpproxy";
+            let message = "limits only requests, not forwarded connections; remove either it or spec.tcpproxy";
             let field = format!("{FIELD}.rateLimitPolicy");
             findings.warn(About::HOST_RATE, &field, message);
         }
         if auth.is_some() {
-            let message = "can't be applied to forwarded connections, so they are closed; remove it, or spec.tcpproxy";
+            let message = "can't be applied to forwarded connections, so they are closed; \
+                           remove either it or spec.tcpproxy";
             findings.refuse(About::AUTH, &format!("{FIELD}.authorization"), message);
         }
         for (part, filters) in [("ipAllowPolicy", allow), ("ipDenyPolicy", deny)] {
             if !filters.is_empty() {
-                let message = "can't be applied to forwarded connections, so they are closed; remove it, or spec.tcpproxy";
+                let message = "can't be applied to forwarded connections, so they are closed; \
+                               remove either it or spec.tcpproxy";
                 findings.refuse(About::SOURCES, &format!("{FIELD}.{part}"), message);
             }
         }

@@ -365,7 +365,7 @@ impl Walk<'_, '_> {
 fn missing(target: &ObjectKey) -> String {
     let name = target.namespaced_name();
     format!(
-        "HTTPProxy {name} does not exist, or has another class; requests that it should serve get 502"
+        "HTTPProxy {name} does not exist, or has another class; requests that it would serve get 502"
     )
 }
 

@@ -323,7 +323,7 @@ struct Server<'a> {
 impl<'a> Server<'a> {
     fn of(uri: &'a str) -> Result<Self, &'static str> {
         if !uri.bytes().all(|byte| byte.is_ascii_graphic()) || uri.contains('#') {
-            return Err("it has characters that are not valid in the URI of a server");
+            return Err("it contains characters that are not valid in a server URI");
         }
         let (rest, tls) = match (uri.strip_prefix("https://"), uri.strip_prefix("http://")) {
             (Some(rest), _) => (rest, true),

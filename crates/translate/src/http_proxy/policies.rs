@@ -158,7 +158,7 @@ pub(super) fn slow_start(
     let field = format!("{field}.slowStartPolicy");
     let before = findings.refusals();
     if matches!(balancing, Some(Balancing::Random | Balancing::Hash)) {
-        let message = "needs the strategy RoundRobin or WeightedLeastRequest; remove it or change the strategy";
+        let message = "needs the RoundRobin or WeightedLeastRequest strategy; remove this field or change the strategy";
         findings.refuse(About::SLOW_START, &field, message);
     }
     let window = durations::read(&policy.window).filter(|window| !window.is_zero());

@@ -22,6 +22,7 @@ use super::includes::Tree;
 use super::jwt::Required;
 use super::rewrite::Variant;
 use super::route::{self, OwnRoute, Plan, UNAVAILABLE};
+use crate::shared::expressions::Meter;
 use crate::shared::hosts::{RankedMatch, RouteRules};
 use crate::shared::precedence::MatchRank;
 use crate::shared::wildcards;
@@ -210,6 +211,7 @@ struct Rules<'a> {
     /// The provider whose tokens are required by routes without a requirement of their own.
     default: Option<Arc<str>>,
     placed: Placed,
+    meter: Meter,
 }
 
 impl<'a> Rules<'a> {
@@ -229,6 +231,7 @@ impl<'a> Rules<'a> {
             rate,
             default,
             placed: Placed::default(),
+            meter: Meter::default(),
         }
     }
 
@@ -320,6 +323,7 @@ impl<'a> Rules<'a> {
         permit_insecure: bool,
         later: bool,
     ) {
+        let scans = self.meter.scans(&requests);
         // The condition of a wildcard host doesn't affect the rank.
         requests.headers.extend(self.one_label.clone());
         let redirect = self.host.redirects() && !permit_insecure;
@@ -345,6 +349,7 @@ impl<'a> Rules<'a> {
                 ..route
             })]),
             without_tls,
+            scans,
         });
     }
 }

@@ -19,15 +19,15 @@ pub(super) fn status(
     load_balancer: Option<LoadBalancerStatus>,
 ) -> Arc<HttpProxyStatus> {
     if orphaned {
-        let message =
-            "no root HTTPProxy includes it; add a virtualhost, or include it in another HTTPProxy";
+        let message = "no root HTTPProxy includes this HTTPProxy; \
+                       add a virtualhost, or include it in another HTTPProxy";
         findings.push(Finding::error(About::ORPHANED, "spec", message));
     }
     let mut condition = whole(&findings, proxy.meta.generation);
     let state = match (orphaned, condition.is_true()) {
         (true, _) => {
             condition.reason = "Orphaned".into();
-            condition.message = "No root HTTPProxy includes it.".into();
+            condition.message = "No root HTTPProxy includes this HTTPProxy.".into();
             HttpProxyState::Orphaned
         }
         (false, true) => HttpProxyState::Valid,
@@ -48,18 +48,19 @@ pub(super) fn superseded(proxy: &HTTPProxy) -> Arc<HttpProxyStatus> {
 
 /// The error for an object of Contour's group that is superseded by an object of Sesame's group.
 pub(super) fn supersession() -> Finding {
-    let message = "not in effect: the object of group projectsesame.io with the same name takes precedence; delete one of them";
+    let message = "not in effect: the projectsesame.io object with the same name takes precedence; \
+                   delete one of the two objects";
     Finding::error(About::SUPERSEDED, "spec", message)
 }
 
-/// The condition `Valid`.
+/// The `Valid` condition.
 pub(super) fn whole(findings: &[Finding], generation: i64) -> Condition {
     let errors = of_severity(findings, Severity::Error);
     let (reason, message) = match errors.is_empty() {
         true => ("Valid", "The entire object is in effect."),
         false => (
             "Invalid",
-            "Part of the object is not in effect; see the errors in condition Valid.",
+            "Part of the object is not in effect; see the errors in the Valid condition.",
         ),
     };
     let valid = errors.is_empty();

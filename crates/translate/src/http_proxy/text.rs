@@ -1,4 +1,4 @@
-//! Checks on texts.
+//! Checks on strings.
 
 /// The maximum length of a header value, and of the text or expression in a condition, in bytes.
 pub(super) const MAX_TEXT: usize = 4_096;

@@ -95,7 +95,7 @@ pub(super) fn route_options(ingress: &Ingress, notices: &mut Notices) -> RouteOp
     if retry.is_none() {
         for name in [NUM_RETRIES, PER_TRY_TIMEOUT] {
             if get(ingress, name).is_some_and(|text| text != "-1") {
-                let message = format!("has no effect without annotation {RETRY_ON}");
+                let message = format!("has no effect without the {RETRY_ON} annotation");
                 notices.warning(field(name), message);
             }
         }
@@ -135,7 +135,7 @@ fn retry(ingress: &Ingress, notices: &mut Notices) -> Option<Retry> {
         Some(Ok(-1)) => return None,
         Some(Ok(number)) if u32::try_from(number).is_ok() => u32::try_from(number).unwrap_or(1),
         Some(_) => {
-            let message = "expected a number of retries, or -1 for none; one retry applies";
+            let message = "expected a number of retries, or -1 for none; using 1 retry";
             notices.warning(field(NUM_RETRIES), message);
             1
         }

@@ -92,6 +92,7 @@ fn row(key: ObjectKey, hosts: Vec<AttachedHost>) -> (ObjectKey, Attachments) {
     let attachments = Attachments {
         parents: Vec::new(),
         hosts,
+        oversized: false,
     };
     (key, attachments)
 }

@@ -14,6 +14,7 @@ use crate::settings::Settings;
 use crate::shared::covering::PointsByDomain;
 use crate::shared::default_fleet;
 use crate::shared::delegation::Delegations;
+use crate::shared::expressions;
 use crate::shared::hostname;
 use crate::shared::overlaps::{self, ByLoser};
 
@@ -33,18 +34,28 @@ pub(super) struct Sources {
 pub(super) fn stage(
     b: &mut Builder,
     sources: Sources,
-    overlaps: ByLoser,
+    (overlaps, refusals): (ByLoser, expressions::ByObject),
     points: PointsByDomain,
 ) -> Table<ObjectKey, Notices> {
     let Sources { read, routes, .. } = sources;
     b.derive("ingress notices", read.ours, move |reader, key| {
         let ingress = reader.get(routes.ingresses, key)?;
         let mut notices = Notices::default();
-        routes::translate(reader, routes, key, &ingress, &mut notices);
+        let hosts = routes::translate(reader, routes, key, &ingress, &mut notices);
+        let tls = reader.get(routes.tls, key);
+        if let Some(message) = routes::too_many_for_wildcards(&hosts, tls.as_deref()) {
+            notices.error("spec.tls", message);
+        }
         annotations::versions(&ingress, &mut notices);
         sources.of_tls(reader, points, key, &ingress, &mut notices);
         for message in overlaps::messages(reader, overlaps, key) {
             notices.warning("spec.rules", message);
+        }
+        for ((rule, path), message) in expressions::messages(reader, refusals, key) {
+            notices.error(
+                format!("spec.rules[{rule}].http.paths[{path}].path"),
+                message,
+            );
         }
         notices.non_empty()
     })
@@ -65,7 +76,7 @@ impl Sources {
                 "" => notices.error(format!("{field}.secretName"), "is required"),
                 name if ingress.tls_secret(name).is_none() => {
                     let message = format!(
-                        "expected the name of a Secret; check this field and annotation {}",
+                        "expected the name of a Secret; check this field and the {} annotation",
                         Ingress::TLS_NAMESPACE
                     );
                     notices.error(format!("{field}.secretName"), message);

@@ -16,6 +16,7 @@ use super::tls::IngressTls;
 use super::{Ours, host, paths};
 use crate::problem::{FieldError, Notices};
 use crate::settings::Settings;
+use crate::shared::expressions::Meter;
 use crate::shared::hostname;
 use crate::shared::hosts::{self, RankedMatch, RouteRules};
 use crate::shared::precedence::{MatchRank, Seniority, Source};
@@ -24,6 +25,9 @@ use crate::shared::wildcards;
 
 /// The status for requests without a backend.
 const NO_BACKEND: u16 = 503;
+
+/// The maximum number of routes for an Ingress's wildcard hosts with TLS.
+const MAX_OF_WILDCARDS: usize = 16_384;
 
 /// The tables needed to build routes.
 #[derive(Clone, Copy)]
@@ -50,6 +54,8 @@ pub(super) fn rules(
     let names = tls.iter().flat_map(|tls| tls.hosts.keys());
     let wildcards = names.filter(|host| host.starts_with('*'));
     let of_default = hosts.get(hostname::ANY);
+    let of_default =
+        of_default.filter(|_| too_many_for_wildcards(&hosts, tls.as_deref()).is_none());
     let wildcards = wildcards.zip(std::iter::repeat(of_default));
     let wildcards = wildcards.filter_map(|(host, matches)| {
         let matches = matches?.iter().map(|entry| within(host, entry));
@@ -71,6 +77,22 @@ pub(super) fn rules(
         (row, rules)
     });
     rows.collect()
+}
+
+/// Why the rules for all hosts aren't applied to the Ingress's wildcard hosts: each of these hosts has a copy of them.
+pub(super) fn too_many_for_wildcards(
+    hosts: &BTreeMap<Arc<str>, Vec<RankedMatch>>,
+    tls: Option<&IngressTls>,
+) -> Option<String> {
+    let names = tls.into_iter().flat_map(|tls| tls.hosts.keys());
+    let wildcards = names.filter(|host| host.starts_with('*')).count();
+    let paths = hosts.get(hostname::ANY).map_or(0, Vec::len);
+    (wildcards.saturating_mul(paths) > MAX_OF_WILDCARDS).then(|| {
+        format!(
+            "the {paths} paths without a host aren't served on the {wildcards} wildcard hosts, since that would take \
+             more than {MAX_OF_WILDCARDS} routes; split the Ingress into several"
+        )
+    })
 }
 
 /// The key for the rows that apply an Ingress's rules for all hosts to one of its wildcard hosts with TLS.
@@ -135,6 +157,7 @@ pub(super) fn translate(
     let default = default.and_then(|_| actions.last().cloned());
     let mut actions = actions.into_iter();
     let mut hosts: BTreeMap<Arc<str>, Vec<RankedMatch>> = BTreeMap::new();
+    let mut meter = Meter::default();
     for (index, rule) in ingress.spec.rules.iter().enumerate() {
         let sources = rule.http.iter().flat_map(|http| &http.paths);
         // Consumed before the host is checked, since invalid rules have actions too.
@@ -164,7 +187,11 @@ pub(super) fn translate(
                     let requests = paths::requests(path);
                     let rank = MatchRank::of(&requests);
                     let order = (index, position);
-                    let entry = entry(&domain, rank, order, requests, action, https);
+                    let scans = meter.scans(&requests);
+                    let entry = RankedMatch {
+                        scans,
+                        ..entry(&domain, rank, order, requests, action, https)
+                    };
                     hosts.entry(Arc::clone(&domain)).or_default().push(entry);
                 }
                 Err(message) => {
@@ -209,6 +236,7 @@ fn entry(
         order,
         routes: Box::new([Arc::new(route(requests, action))]),
         without_tls,
+        scans: Box::default(),
     }
 }
 

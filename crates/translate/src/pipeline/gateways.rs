@@ -31,7 +31,7 @@ use crate::shared::ports::Terminations;
 #[derive(Clone, Copy)]
 pub(super) struct Gateways {
     pub(super) class_status: Table<ObjectKey, ObjectStatus>,
-    parameters: Table<ObjectKey, GatewayParameters>,
+    pub(super) parameters: Table<ObjectKey, GatewayParameters>,
     pub(super) states: Table<ObjectKey, GatewayState>,
     sets: Table<ObjectKey, SetState>,
     merged: Merged,

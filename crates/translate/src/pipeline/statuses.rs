@@ -14,6 +14,7 @@ use crate::inputs::Inputs;
 use crate::settings::Settings;
 use crate::shared::client_certificates::ClientCertificates;
 use crate::shared::connections::{ChainKey, ServedChain};
+use crate::shared::expressions;
 use crate::shared::hosts::Attachments;
 use crate::shared::services::RoutedBackend;
 
@@ -28,6 +29,8 @@ pub(super) struct Sources {
         l4_route::Stages,
         l4_route::Stages,
     ),
+    /// Matches that aren't served because of their regular expressions.
+    pub(super) refusals: expressions::ByObject,
     /// The routes that get forwarded connections.
     pub(super) chains: Table<ChainKey, ServedChain>,
     /// The clusters of each fleet.
@@ -46,7 +49,7 @@ pub(super) fn of_routes(
 ) -> Table<ObjectKey, ObjectStatus> {
     let inputs = *inputs;
     let (http, grpc, tls, tcp, udp) = sources.routes;
-    let chains = sources.chains;
+    let (chains, refusals) = (sources.chains, sources.refusals);
     let clusters_by_secret = b.index(
         sources.fleet_clusters,
         "fleet's clusters by secret",
@@ -79,7 +82,14 @@ pub(super) fn of_routes(
     };
     let of_requests = |stages: route::Stages| {
         move |reader: &mut Reader<'_>, key: &ObjectKey, _: &Attachments| {
-            Some(Findings::of(&*reader.get(stages.rules, key)?))
+            let rules = reader.get(stages.rules, key)?;
+            let mut findings = Findings::of(&rules);
+            // Most routes have no expressions, so reading the index for each would waste memory.
+            if rules.has_expressions() {
+                let partial = findings.partially_invalid.take();
+                findings.partially_invalid = expressions::problem(reader, refusals, key, partial);
+            }
+            Some(findings)
         }
     };
     let http_status = route_statuses(

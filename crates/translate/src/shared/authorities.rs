@@ -11,7 +11,7 @@ use sesame_model::TrustBundle;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
 use crate::problem::Problem;
-use crate::shared::certificates::pem;
+use crate::shared::certificates::{pem, pem_error};
 
 /// The key of CA certificates in a ConfigMap or Secret.
 pub(crate) const AUTHORITIES: &str = "ca.crt";
@@ -50,7 +50,7 @@ fn try_read(text: &[u8], field: &str) -> Result<Arc<[String]>, String> {
     let certificates: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(text)
         .take(MAX_AUTHORITIES + 1)
         .collect::<Result<_, _>>()
-        .map_err(|error| format!("has invalid PEM in {field}: {error}"))?;
+        .map_err(|error| format!("has invalid PEM in {field}: {}", pem_error(&error)))?;
     if certificates.is_empty() {
         return Err(format!("has no PEM certificate in {field}"));
     }

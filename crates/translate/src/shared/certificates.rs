@@ -84,7 +84,7 @@ fn try_read(secret: &SecretData) -> Result<(Certificate, Vec<String>), String> {
     let certificates: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(chain)
         .take(MAX_CHAIN + 1)
         .collect::<Result<_, _>>()
-        .map_err(|error| format!("has invalid PEM in {CHAIN}: {error}"))?;
+        .map_err(|error| format!("has invalid PEM in {CHAIN}: {}", pem_error(&error)))?;
     if certificates.is_empty() {
         return Err(format!("has no PEM certificate in {CHAIN}"));
     }
@@ -104,11 +104,15 @@ fn try_read(secret: &SecretData) -> Result<(Certificate, Vec<String>), String> {
             names = dns_names(&certificate);
         }
     }
-    let private_key = PrivateKeyDer::from_pem_slice(key)
-        .map_err(|_| format!("has no PEM private key in {PRIVATE_KEY}"))?;
+    let private_key = PrivateKeyDer::from_pem_slice(key).map_err(|error| match error {
+        rustls_pki_types::pem::Error::NoItemsFound => {
+            format!("has no PEM private key in {PRIVATE_KEY}")
+        }
+        error => format!("has invalid PEM in {PRIVATE_KEY}: {}", pem_error(&error)),
+    })?;
     let signer = any_supported_type(&private_key).map_err(|_| {
         format!(
-            "has an unsupported private key in {PRIVATE_KEY}; use RSA with at least 2048 bits, or ECDSA P-256 or P-384"
+            "has an unsupported private key in {PRIVATE_KEY}; use RSA with 2048 to 4096 bits, or ECDSA P-256 or P-384"
         )
     })?;
     let served = Certificate {
@@ -141,6 +145,18 @@ fn key_label(key: &PrivateKeyDer<'_>) -> &'static str {
     }
 }
 
+/// What is wrong with PEM, without its text, which may be secret.
+pub(super) fn pem_error(error: &rustls_pki_types::pem::Error) -> &'static str {
+    use rustls_pki_types::pem::Error;
+    match error {
+        Error::MissingSectionEnd { .. } => "it is truncated: a BEGIN line has no END line",
+        Error::IllegalSectionStart { .. } => "a BEGIN line is malformed",
+        Error::Base64Decode(_) => "a block is not valid base64",
+        Error::SectionTooLarge => "a block is too large",
+        _ => "it has no valid block",
+    }
+}
+
 /// Encodes DER as strict PEM: lines of 64 characters (RFC 7468, section 3).
 pub(super) fn pem(label: &str, der: &[u8]) -> String {
     const LINE: usize = 64;
@@ -160,7 +176,7 @@ pub(super) fn pem(label: &str, der: &[u8]) -> String {
 /// Rejects keys that Envoy's TLS library doesn't support.
 fn check_public_key(certificate: &X509Certificate<'_>) -> Result<(), String> {
     let bits = match certificate.public_key().parsed() {
-        Ok(PublicKey::RSA(rsa)) if rsa.key_size() < 2048 => rsa.key_size(),
+        Ok(PublicKey::RSA(rsa)) if !(2048..=4096).contains(&rsa.key_size()) => rsa.key_size(),
         Ok(PublicKey::RSA(_) | PublicKey::EC(_)) => return Ok(()),
         _ => {
             return Err(format!(
@@ -169,7 +185,7 @@ fn check_public_key(certificate: &X509Certificate<'_>) -> Result<(), String> {
         }
     };
     Err(format!(
-        "has a {bits}-bit RSA key; at least 2048 bits are required"
+        "has a {bits}-bit RSA key in {CHAIN}; use 2048 to 4096 bits, or ECDSA P-256 or P-384"
     ))
 }
 
@@ -289,6 +305,25 @@ mod tests {
         }
         let both = format!("{key}{chain}");
         assert!(served(&both, &both) == plain);
+    }
+
+    #[test]
+    fn messages_about_invalid_pem_do_not_contain_it() {
+        let (chain, key) = pair(&["a.example.com"], &rcgen::PKCS_ECDSA_P256_SHA256);
+        let truncated = |pem: &str| pem[..pem.len() - 30].to_owned();
+        for (chain, key, expected) in [
+            (truncated(&chain), key.clone(), "tls.crt: it is truncated"),
+            (chain.clone(), truncated(&key), "tls.key: it is truncated"),
+            (
+                chain.clone(),
+                key.replacen("\nM", "\n!", 1),
+                "tls.key: a block is not valid base64",
+            ),
+        ] {
+            let message = reason(&secret(&chain, &key));
+            assert!(message.contains(expected), "{message}");
+            assert!(!message.contains('[') && message.len() < 100, "{message}");
+        }
     }
 
     #[test]

@@ -56,7 +56,7 @@ pub(crate) struct Sources {
     pub(crate) backends: Table<ClusterKey, RoutedBackend>,
     /// Certificates that objects refer to.
     pub(crate) certificates: Table<CertificateKey, CertificateState>,
-    /// Objects with CA certificates that objects refer to.
+    /// The objects from which other objects take CA certificates.
     pub(crate) authorities: Table<ObjectKey, AuthorityState>,
     /// CRLs that objects refer to.
     pub(crate) revocations: Table<CertificateKey, RevocationState>,
@@ -139,7 +139,7 @@ pub(crate) fn tls_listener(
     )
 }
 
-/// The listener for TLS connections without SNI or with an unknown one. Its owner is the Secret with its certificate.
+/// The listener for TLS connections without SNI or with an unknown server name. Its owner is the Secret with its certificate.
 pub(crate) fn fallback_listener(settings: &Settings, secret: &ObjectKey) -> ListenerPoint {
     debug_assert_eq!(secret.kind, Kind::Secret);
     tls_listener(
@@ -267,7 +267,7 @@ pub(crate) fn stages<const N: usize>(
         let ports = [Some(ports.http_port()), https.then_some(ports.https_port())];
         let request = FleetRequest {
             ports: ports.into_iter().flatten().collect(),
-            parameters: Some(settings.fleet.clone()),
+            parameters: Some(settings.fleet.parameters.clone()),
             ..FleetRequest::new()
         };
         Some((settings.default_fleet(), request))
@@ -293,8 +293,8 @@ pub(crate) fn stages<const N: usize>(
                 };
                 if let Some(gateway) = conflicts(reader, gateway_ports, &key, protocol).first() {
                     messages.push(format!(
-                        "port {port} of Ingresses and HTTPProxies is not served: {} {} uses it for another protocol; \
-                         change the port of its listener",
+                        "port {port} is not served for Ingresses and HTTPProxies: a listener of {} {} uses it for another \
+                         protocol; change the port of that listener",
                         gateway.kind,
                         gateway.namespaced_name()
                     ));
@@ -311,7 +311,7 @@ pub(crate) fn stages<const N: usize>(
     }
 }
 
-/// The owners of listeners on a port that can't share it with `protocol`.
+/// The owners of the listeners on this port whose protocol can't share the port with `protocol`.
 fn conflicts(
     reader: &mut Reader<'_>,
     gateways: Index<ObjectKey, AttachPoints, ListenerKey>,

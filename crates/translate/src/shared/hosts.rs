@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use sesame_api::{ObjectKey, ParentReference};
+use sesame_api::{Kind, ObjectKey, ParentReference};
 use sesame_engine::{Index, Reader, Table};
 use sesame_model::{
     DestinationKey, ExternalAuth, FleetId, JwtProvider, ListenerKey, PathMatch, Port, Rate,
@@ -20,6 +20,7 @@ use crate::shared::client_certificates::{self, ClientCertificates};
 use crate::shared::connections::ChainKey;
 use crate::shared::covering::{Covering, PointsByDomain};
 use crate::shared::default_fleet;
+use crate::shared::expressions::{self, Effect, Scan};
 use crate::shared::hostname;
 use crate::shared::listeners::{
     ListenerChecks, ListenerId, ListenerPoint, ListenerRef, RequestChecks,
@@ -45,6 +46,41 @@ pub struct RouteRules {
     pub unresolved: Option<Problem>,
 }
 
+impl RouteRules {
+    /// The approximate size of the configuration of a host with these rules, in bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        let of = |entry: &RankedMatch| {
+            let routes = entry.routes.iter().chain(&entry.without_tls);
+            routes.map(|route| route.bytes()).sum::<usize>()
+        };
+        self.matches.iter().map(of).sum()
+    }
+
+    /// Whether a match has a regular expression.
+    pub(crate) fn has_expressions(&self) -> bool {
+        self.matches.iter().any(|entry| !entry.scans.is_empty())
+    }
+
+    /// Rules that respond with a status to requests that match nothing else.
+    fn refused(&self, status: u16) -> Self {
+        Self {
+            matches: vec![RankedMatch {
+                rank: MatchRank::of_default(),
+                order: (0, 0),
+                routes: Box::new([Arc::new(Route::respond_to_all(status))]),
+                without_tls: None,
+                scans: Box::default(),
+            }],
+            seniority: self.seniority.clone(),
+            jwt: None,
+            rate: None,
+            refused: None,
+            partially_invalid: None,
+            unresolved: None,
+        }
+    }
+}
+
 /// One match of a rule, and its action.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RankedMatch {
@@ -56,6 +92,8 @@ pub struct RankedMatch {
     pub routes: Box<[Arc<Route>]>,
     /// Replaces the routes on listeners without TLS, usually with a redirect to HTTPS.
     pub without_tls: Option<Arc<Route>>,
+    /// The regular expressions of the match, in its order.
+    pub scans: Box<[Scan]>,
 }
 
 /// The attachments of an object.
@@ -66,6 +104,9 @@ pub struct Attachments {
     /// The hosts that it has routes for. A route without a valid rule keeps its hosts and responds with errors:
     /// otherwise a wider route would serve its requests without the required filters (HTTPRouteFilter.extensionRef).
     pub hosts: Vec<AttachedHost>,
+    /// Whether its rules would take too much memory on all of its hosts. If so, each host responds with errors to requests
+    /// that match nothing else.
+    pub oversized: bool,
 }
 
 /// The result for one parentRef.
@@ -237,7 +278,7 @@ pub(crate) fn virtual_host(
     let listener = listeners.first()?;
     let certificates = sources.client_certificates;
     let objects = objects(reader, sources, key, &listeners);
-    let routes = routes(&objects, &listeners);
+    let (routes, overloaded) = routes(&objects, &listeners);
     let mut host = VirtualHost {
         listener: (listener.protocol.is_tls()).then(|| Arc::clone(&listener.domain)),
         fallback: listener.fallback && covering.any_host().is_some_and(default_fleet::is_fallback),
@@ -245,6 +286,7 @@ pub(crate) fn virtual_host(
         jwt: providers(&objects, &routes).into(),
         rate: rate(&objects, &routes),
         routes: client_certificates::of_routes(reader, certificates, &port.fleet, routes),
+        overloaded,
     };
     let checks = match listener.checks {
         true => reader.get(sources.checks, &listener.listener.id),
@@ -329,10 +371,27 @@ fn rate(objects: &[HostObject], routes: &[Arc<Route>]) -> Option<Arc<RateLimit>>
     }
 }
 
-fn routes(objects: &[HostObject], listeners: &[&ListenerPoint]) -> Vec<Arc<Route>> {
+/// The routes, and whether matches are left out because of their regular expressions.
+fn routes(objects: &[HostObject], listeners: &[&ListenerPoint]) -> (Vec<Arc<Route>>, bool) {
     let secure = listeners.iter().any(|point| point.protocol.is_tls());
     let mut routes: Vec<Arc<Route>> = Vec::new();
-    for (_, entry) in in_order(objects) {
+    let entries = in_order(objects);
+    let excess = expressions::excess(&entries);
+    // Whether a match that can be reached is left out.
+    let mut overloaded = false;
+    for (index, (object, entry)) in entries.into_iter().enumerate() {
+        match excess.effect(index, object, entry) {
+            Effect::Served => {}
+            Effect::LeftOut => {
+                overloaded = true;
+                continue;
+            }
+            Effect::Answered(status) => {
+                let first = entry.routes.first();
+                routes.extend(first.map(|route| expressions::answer(route, status)));
+                continue;
+            }
+        }
         match &entry.without_tls {
             Some(route) if !secure => routes.push(Arc::clone(route)),
             _ => routes.extend(entry.routes.iter().cloned()),
@@ -346,13 +405,21 @@ fn routes(objects: &[HostObject], listeners: &[&ListenerPoint]) -> Vec<Arc<Route
         // Without a virtual host of its own, the host would be served by that of a wider domain.
         routes.push(Arc::new(Route::respond_to_all(404)));
     }
-    routes
+    (routes, overloaded)
 }
 
 /// Whether the host belongs to an HTTPProxy. If so, requests without a route must not fall through to the HTTPProxy of
 /// a wider host, which may belong to another team.
 fn owned(objects: &[HostObject]) -> bool {
     objects.iter().any(|object| object.key.kind.is_http_proxy())
+}
+
+/// The status for requests to an invalid rule of an object.
+pub(crate) fn invalid_rule(object: &ObjectKey) -> u16 {
+    match object.kind {
+        Kind::HTTPRoute => 500,
+        _ => 503,
+    }
 }
 
 /// An object with routes for a host.
@@ -362,6 +429,13 @@ pub(crate) struct HostObject {
     /// Its most specific hostname that covers the host.
     pub(crate) original: Arc<str>,
     rules: Arc<RouteRules>,
+}
+
+impl HostObject {
+    /// Its order among other objects.
+    pub(crate) fn seniority(&self) -> &Seniority {
+        &self.rules.seniority
+    }
 }
 
 /// The key of an object's rows for one of its hosts, if the object has different rules for each host. No object has
@@ -405,8 +479,11 @@ pub(crate) fn objects(
             // An object's most specific hostname is found first; its routes for wider hostnames are unreachable.
             if !seen.contains(&name)
                 && let Some(original) = attachments.original(&wider, listeners)
-                && let Some(rules) = reader.get(sources.rules, &name)
+                && let Some(mut rules) = reader.get(sources.rules, &name)
             {
+                if attachments.oversized {
+                    rules = Arc::new(rules.refused(invalid_rule(&name)));
+                }
                 found.push(HostObject {
                     key: name.clone(),
                     original: Arc::clone(original),

@@ -66,9 +66,9 @@ pub(crate) fn check_selector(field: &str, selector: &LabelSelector) -> Result<()
         };
         if takes_values == requirement.values.is_empty() {
             let message = if takes_values {
-                format!("operator {operator} requires at least one value; add one")
+                format!("the {operator} operator requires at least one value; add one")
             } else {
-                format!("operator {operator} takes no values; remove them")
+                format!("the {operator} operator takes no values; remove them")
             };
             let field = format!("{field}.matchExpressions[{index}].values");
             return Err(FieldError::new(field, message));

@@ -144,7 +144,12 @@ fn in_words(requests: &RouteMatch) -> String {
     ] {
         if number > 0 {
             // Writing to a String can't fail.
-            let _ = write!(text, " with {number} conditions on {of}");
+            let noun = if number == 1 {
+                "condition"
+            } else {
+                "conditions"
+            };
+            let _ = write!(text, " with {number} {noun} on {of}");
         }
     }
     text

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use sesame_api::ObjectKey;
 use sesame_engine::{Index, Reader, Table};
 use sesame_model::{
-    Chain, ChainTarget, ChainTls, FleetAddress, FleetId, FleetState, Listener, ListenerKey, Port,
-    RouteTable, RouteTableKey, Termination, TlsMode, Tracing, Transport,
+    Chain, ChainTarget, ChainTls, FleetAddress, FleetId, FleetState, Listener, ListenerKey,
+    ListenerSettings, Port, RouteTable, RouteTableKey, Termination, TlsMode, Tracing, Transport,
 };
 
 use crate::shared::client_certificates::{self, ClientCertificates};
@@ -34,6 +34,8 @@ pub(crate) struct Sources {
     pub(crate) client_certificates: ClientCertificates,
     /// How fleets trace requests.
     pub(crate) tracing: Table<FleetId, Tracing>,
+    /// The settings of fleets' listeners.
+    pub(crate) settings: Table<FleetId, ListenerSettings>,
 }
 
 /// The addresses that an Envoy binds.
@@ -76,10 +78,15 @@ pub(crate) fn listener(
         true => reader.get(sources.tracing, &key.fleet),
         false => None,
     };
+    let settings = match key.port.transport {
+        Transport::Tcp => reader.get(sources.settings, &key.fleet),
+        Transport::Udp => None,
+    };
     Some(Listener {
         bind,
         chains,
         tracing,
+        settings: settings.unwrap_or_default(),
     })
 }
 

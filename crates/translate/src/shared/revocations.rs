@@ -7,7 +7,7 @@ use rustls_pki_types::pem::PemObject;
 use x509_parser::prelude::{FromDer, X509Version};
 use x509_parser::revocation_list::CertificateRevocationList;
 
-use crate::shared::certificates::{SecretData, pem};
+use crate::shared::certificates::{SecretData, pem, pem_error};
 
 /// The key of the CRLs in a Secret.
 pub(crate) const REVOKED: &str = "crl.pem";
@@ -27,7 +27,7 @@ pub(crate) fn read(secret: Option<&SecretData>) -> RevocationState {
         CertificateRevocationListDer::pem_slice_iter(text)
             .take(MAX_LISTS + 1)
             .collect::<Result<_, _>>()
-            .map_err(|error| format!("has invalid PEM in {REVOKED}: {error}"))?;
+            .map_err(|error| format!("has invalid PEM in {REVOKED}: {}", pem_error(&error)))?;
     if lists.is_empty() {
         return Err(format!("has no PEM CRL in {REVOKED}"));
     }

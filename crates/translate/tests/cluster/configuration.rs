@@ -242,7 +242,7 @@ fn deprecated_fields_and_those_without_effect_are_warnings() {
     );
     let (_, _, warnings) = told(&rig, "wide", "Accepted");
     assert!(
-        warnings[0].contains("only the section envoy has an effect"),
+        warnings[0].contains("only the envoy and listeners sections have an effect"),
         "{warnings:?}"
     );
 }

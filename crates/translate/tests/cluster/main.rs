@@ -3,6 +3,7 @@
 mod configuration;
 mod default_fleet;
 mod listener_sets;
+mod listener_settings;
 mod managed;
 mod parameters;
 mod pod_services;

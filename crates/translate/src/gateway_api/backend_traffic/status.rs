@@ -142,7 +142,8 @@ impl Settings {
             )
         });
         let session = self.session.as_ref().map(|_| {
-            "sessions are persistent; settings of routes and XBackends take precedence".to_owned()
+            "sessions are persistent; session settings on routes and XBackends take precedence"
+                .to_owned()
         });
         let parts: Vec<String> = retries.into_iter().chain(session).collect();
         match parts[..] {

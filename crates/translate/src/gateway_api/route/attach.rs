@@ -8,12 +8,19 @@ use sesame_engine::{Index, Reader, Table};
 
 use super::RouteKind;
 use crate::problem::Problem;
-use crate::shared::hosts::{AttachedHost, Attachments, ParentVerdict};
+use crate::shared::hosts::{AttachedHost, Attachments, ParentVerdict, RouteRules};
 use crate::shared::listeners::{AttachPoints, ListenerPoint, ListenerRef};
 use crate::shared::namespaces::{self, Labels};
 
 /// The maximum number of parents in a route's status (RouteStatus.parents).
 const MAX_PARENTS: usize = 32;
+
+/// The maximum size of a route's configuration on all its hosts, in bytes. Sesame holds it several times while it
+/// changes.
+const MAX_BYTES: usize = 8 * 1_024 * 1_024;
+
+/// Rules below this size, in bytes, may have any number of hosts.
+const SMALL: usize = 4 * 1_024;
 
 /// The fields of a route that determine its attachments.
 pub(crate) struct Attaching<'a> {
@@ -25,8 +32,42 @@ pub(crate) struct Attaching<'a> {
     pub(crate) parents: &'a [ParentReference],
     /// Its hostnames; if empty, all of the listener's.
     pub(crate) hostnames: &'a [Arc<str>],
-    /// Why all its parents refuse it.
-    pub(crate) refused: Option<&'a Problem>,
+    /// Why its parents may refuse it.
+    pub(crate) verdict: Option<&'a Verdict>,
+}
+
+/// Why all parents refuse a route, or may refuse it. Most routes have none.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Verdict {
+    /// Its rules are invalid.
+    refused: Option<Problem>,
+    /// The size of its rules on each host, a multiple of [`SMALL`].
+    bytes: usize,
+}
+
+impl Verdict {
+    /// `None` if the rules are valid and small.
+    pub(crate) fn of(rules: &RouteRules) -> Option<Self> {
+        let refused = rules.refused.clone();
+        // Rounded, so that small changes don't rerun attachment.
+        let bytes = rules.bytes() / SMALL * SMALL;
+        (refused.is_some() || bytes > 0).then_some(Self { refused, bytes })
+    }
+
+    /// Why the route can't have this number of hosts.
+    fn oversized(&self, hosts: usize) -> Option<Problem> {
+        let total = self.bytes.saturating_mul(hosts);
+        (total > MAX_BYTES).then(|| {
+            let message = format!(
+                "the rules take about {} KiB for each of the route's {hosts} hosts, {} MiB in total; the limit is {} MiB; \
+                 use fewer hostnames, fewer matches, or shorter filters, or divide the route into several",
+                self.bytes / 1_024,
+                total.div_ceil(1024 * 1_024),
+                MAX_BYTES / 1_024 / 1_024
+            );
+            Problem::new(reason::route::UNSUPPORTED_VALUE, message)
+        })
+    }
 }
 
 /// The tables that attachments depend on.
@@ -90,7 +131,7 @@ pub(crate) fn attach(
         let refused = match hosts_at(reader, sources, &owner, &points, parent, route) {
             Ok(found) => {
                 hosts.extend(found);
-                route.refused.cloned()
+                route.verdict.and_then(|verdict| verdict.refused.clone())
             }
             Err(problem) => Some(problem),
         };
@@ -101,7 +142,20 @@ pub(crate) fn attach(
         });
     }
     hosts.shrink_to_fit();
-    (!parents.is_empty()).then_some(Attachments { parents, hosts })
+    let oversized = route
+        .verdict
+        .and_then(|verdict| verdict.oversized(hosts.len()));
+    if let Some(problem) = &oversized {
+        for parent in &mut parents {
+            parent.refused.get_or_insert_with(|| problem.clone());
+        }
+    }
+    let oversized = oversized.is_some();
+    (!parents.is_empty()).then_some(Attachments {
+        parents,
+        hosts,
+        oversized,
+    })
 }
 
 /// A route's hosts for one parent, or why there are none: each check narrows the remaining listeners, and the first

@@ -18,6 +18,7 @@ use super::filters::{self, AuthFilter, Filters, Place};
 use super::{session, split};
 use crate::gateway_api::external_auth;
 use crate::problem::{FieldError, Problem, bounded};
+use crate::shared::expressions::Meter;
 use crate::shared::hosts::{RankedMatch, RouteRules};
 use crate::shared::precedence::{MatchRank, Seniority, Source};
 
@@ -64,6 +65,7 @@ pub(crate) fn read<'a>(
     let mut ranked = Vec::new();
     let mut errors: Vec<FieldError> = Vec::new();
     let mut valid_rules = 0;
+    let mut meter = Meter::default();
     for (index, mut rule) in rules.enumerate() {
         let field = format!("spec.rules[{index}]");
         let matches = std::mem::take(&mut rule.matches);
@@ -86,6 +88,7 @@ pub(crate) fn read<'a>(
             ranked.push(RankedMatch {
                 rank: valid.rank,
                 order: (index, valid.order),
+                scans: meter.scans(&valid.requests),
                 routes: plan.routes(&valid.requests),
                 without_tls: None,
             });

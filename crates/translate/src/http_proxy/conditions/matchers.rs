@@ -103,7 +103,7 @@ fn only<'a>(
         (Some(matcher), None) => Ok(*matcher),
         (None, _) => Err("has no matcher; set one, such as exact".to_owned()),
         (Some((a, _)), Some((b, _))) => Err(format!(
-            "{a} and {b} are mutually exclusive; use a condition for each"
+            "{a} and {b} are mutually exclusive; use a separate condition for each"
         )),
     }
 }
@@ -115,7 +115,7 @@ fn containing(
     ignore_case: bool,
 ) -> Result<ValueMatch, String> {
     if text.is_empty() {
-        return Err(format!("{matcher} must not be empty; use present"));
+        return Err(format!("{matcher} must not be empty; use present instead"));
     }
     check_value(text).map_err(|why| format!("{matcher} {why}"))?;
     Ok(ValueMatch::Text(Box::new(TextMatch {

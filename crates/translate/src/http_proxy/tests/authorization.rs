@@ -160,7 +160,7 @@ fn a_check_that_cannot_be_made_refuses_the_requests_that_need_it() {
         ),
         (
             "extensionRef: {name: http}",
-            "the service type grpc needs h2 or h2c",
+            "the grpc service type needs h2 or h2c",
         ),
         (
             &format!("{GRPC}, responseTimeout: soon"),

@@ -27,8 +27,9 @@ fn status(world: &World, kind: Kind, name: &str) -> String {
     world.status_of(&ObjectKey::new(kind, "shop", name))
 }
 
-const SUPERSEDED: &str = "invalid\nerror SpecError Superseded: spec: not in effect: the object of group projectsesame.io with the \
-                          same name takes precedence; delete one of them\n";
+const SUPERSEDED: &str = "invalid\nerror SpecError Superseded: spec: not in effect: \
+                          the projectsesame.io object with the same name takes precedence; \
+                          delete one of the two objects\n";
 
 #[test]
 fn our_own_takes_the_place_of_one_with_the_same_name() {

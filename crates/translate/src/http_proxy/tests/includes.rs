@@ -45,7 +45,7 @@ fn a_missing_include_answers_502() {
 #[test]
 fn children_without_a_root_are_orphaned() {
     let mut world = World::with(&[("child", CHILD)]);
-    let orphaned = "orphaned\nerror Orphaned Orphaned: spec: no root HTTPProxy includes it; \
+    let orphaned = "orphaned\nerror Orphaned Orphaned: spec: no root HTTPProxy includes this HTTPProxy; \
                     add a virtualhost, or include it in another HTTPProxy\n";
     assert_eq!(world.status("child"), orphaned);
     world.proxy("root", ROOT);

@@ -98,7 +98,7 @@ fn forwarded_connections_have_no_rate() {
     assert_eq!(
         world.status("a"),
         "valid\nwarning VirtualHostError InvalidRateLimitPolicy: spec.virtualhost.rateLimitPolicy: limits only \
-         requests, not forwarded connections; remove it, or spec.tcpproxy\n"
+         requests, not forwarded connections; remove either it or spec.tcpproxy\n"
     );
     assert_eq!(world.rates(80, "a.com"), "5: host");
 }

@@ -50,7 +50,8 @@ fn routes_with_the_conditions_of_an_earlier_one_are_warnings() {
     );
     assert_eq!(
         status,
-        "valid\nwarning RouteError Overlap: spec.routes[2].conditions: the same as those of spec.routes[0], which takes precedence; change or remove one of them\n"
+        "valid\nwarning RouteError Overlap: spec.routes[2].conditions: the same as the conditions of \
+         spec.routes[0], which takes precedence; change or remove one of the routes\n"
     );
     assert!(
         routes.ends_with("^ /a -> shop/two:80\n/ / -> shop/one:80\n"),

@@ -160,7 +160,7 @@ fn invalid_objects_keep_their_last_good_version() {
         "{all:?}"
     );
     assert!(
-        all[0].ends_with("(the object keeps its last good version)"),
+        all[0].ends_with("(the last good version of the object stays in use)"),
         "{all:?}"
     );
     // Repairing it increases its generation.
@@ -177,7 +177,7 @@ fn invalid_objects_keep_their_last_good_version() {
     set.unreadable(&path("a"), &ReadError::NotRegular);
     assert_eq!(
         errors(&set),
-        ["a: not a regular file (the object in it keeps its last good version)"]
+        ["a: not a regular file (the last good version of its object stays in use)"]
     );
     assert_eq!(apply(&mut set, &[("a", Some(&service("t", 92)))]), [""; 0]);
     assert_eq!(errors(&set), [""; 0]);
@@ -194,7 +194,7 @@ fn valid_documents_of_a_new_file_are_used() {
     );
     assert_eq!(apply(&mut set, &[("a", Some(&text))]), ["s@1:80", "t@1:90"]);
     assert_eq!(errors(&set).len(), 1);
-    assert!(!errors(&set)[0].contains("keeps"));
+    assert!(!errors(&set)[0].contains("stays in use"));
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! Checks the CRDs of Sesame's own kinds: they are up to date, a real API server accepts them, and it accepts and
 //! rejects the same objects as `api`, at the same fields.
 
+mod configuration;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -46,13 +48,12 @@ fn examples() -> Vec<Value> {
     objects
 }
 
-/// Changes to a kind's example: the field, its value (null removes it), and the field that becomes invalid, if any.
-fn samples() -> Vec<(&'static str, &'static str, Value, Option<&'static str>)> {
+/// A change to a kind's example: the field, its value (null removes it), and the field that becomes invalid, if any.
+type Sample = (&'static str, &'static str, Value, Option<&'static str>);
+
+fn samples() -> Vec<Sample> {
     let proxy = |pointer: &'static str, value: Value, wrong: Option<&'static str>| {
         ("HTTPProxy", pointer, value, wrong)
-    };
-    let configuration = |pointer: &'static str, value: Value, wrong: Option<&'static str>| {
-        ("SesameConfiguration", pointer, value, wrong)
     };
     let long = |length: usize| json!("a".repeat(length));
     let many = |count: usize, entry: Value| Value::Array(vec![entry; count]);
@@ -291,80 +292,6 @@ fn samples() -> Vec<(&'static str, &'static str, Value, Option<&'static str>)> {
             many(33, service),
             Some("spec.tcpproxy.services"),
         ),
-        configuration("/spec", json!({}), None),
-        configuration("/spec/unmanagedEnvoy", json!({}), Some("spec")),
-        configuration(
-            "/spec/gateway/controllerName",
-            json!("sesame"),
-            Some("spec.gateway.controllerName"),
-        ),
-        configuration("/spec/gateway/name", Value::Null, Some("spec.gateway")),
-        configuration("/spec/envoy/replicas", json!(2), Some("spec.envoy")),
-        configuration(
-            "/spec/envoy/replicas",
-            json!(0),
-            Some("spec.envoy.replicas"),
-        ),
-        configuration(
-            "/spec/envoy/autoscaling/minReplicas",
-            json!(11),
-            Some("spec.envoy.autoscaling"),
-        ),
-        configuration(
-            "/spec/envoy/networkPublishing/type",
-            json!("LoadBalancer"),
-            Some("spec.envoy.networkPublishing.type"),
-        ),
-        configuration("/spec/envoy/image", json!("a b"), Some("spec.envoy.image")),
-        configuration(
-            "/spec/envoy/drain/delay",
-            json!("soon"),
-            Some("spec.envoy.drain.delay"),
-        ),
-        configuration(
-            "/spec/envoy/tolerations/0/operator",
-            json!("Exists"),
-            Some("spec.envoy.tolerations[0]"),
-        ),
-        configuration(
-            "/spec/envoy/tolerations/0/effect",
-            json!("NoSchedule"),
-            Some("spec.envoy.tolerations[0]"),
-        ),
-        configuration("/spec/envoy/maxConnections", json!(u32::MAX), None),
-        configuration(
-            "/spec/envoy/maxConnections",
-            json!(0),
-            Some("spec.envoy.maxConnections"),
-        ),
-        // Translation reports it.
-        configuration("/spec/envoy/resources/limits/cpu", json!("much"), None),
-        configuration("/spec/defaultPorts/https", Value::Null, None),
-        configuration(
-            "/spec/defaultPorts/http",
-            json!(8444),
-            Some("spec.defaultPorts"),
-        ),
-        configuration(
-            "/spec/defaultPorts/http",
-            json!(0),
-            Some("spec.defaultPorts.http"),
-        ),
-        configuration(
-            "/spec/ingress/classNames",
-            json!([]),
-            Some("spec.ingress.classNames"),
-        ),
-        configuration(
-            "/spec/httpProxy/fallbackCertificate/namespace",
-            Value::Null,
-            Some("spec.httpProxy.fallbackCertificate.namespace"),
-        ),
-        configuration(
-            "/spec/rateLimitService/domain",
-            json!(""),
-            Some("spec.rateLimitService.domain"),
-        ),
         (
             "ExtensionService",
             "/spec/services",
@@ -486,7 +413,7 @@ async fn the_api_server_accepts_and_rejects_the_same_objects_as_api() {
     install(&client).await;
     let examples = examples();
     let mut wrong = Vec::new();
-    for (kind, pointer, value, invalid) in samples() {
+    for (kind, pointer, value, invalid) in samples().into_iter().chain(configuration::samples()) {
         let example = examples.iter().find(|object| object["kind"] == kind);
         let example = example.expect("each kind has an example").clone();
         let object = changed(example, pointer, &value);
