@@ -31,8 +31,8 @@ const BACKEND: &str = "blue";
 const NEW: &str = "new.yaml";
 /// Pause between changes, so that all processes become idle.
 const REST: Duration = Duration::from_millis(60);
-/// Pause before CPU time is read.
-const SETTLE: Duration = Duration::from_millis(500);
+/// Pause before CPU time is read: longer than Sesame keeps an unused cluster.
+const SETTLE: Duration = Duration::from_millis(1_500);
 /// Time between two requests.
 const PACE: Duration = Duration::from_micros(200);
 /// Time between two requests for other routes.
@@ -123,7 +123,7 @@ fn measure(settings: &Settings, kind: Kind, endpoint: SocketAddr) -> Result<Meas
     let local = Local::start_at(
         settings,
         site::port_offset(kind),
-        site::files(kind, count, endpoint)
+        site::files(kind, count, settings.rounds, endpoint)
             .iter()
             .map(|(name, objects)| (name.clone(), &objects[..])),
     )?;
@@ -136,12 +136,12 @@ fn measure(settings: &Settings, kind: Kind, endpoint: SocketAddr) -> Result<Meas
         thread::spawn(move || ask_for_others(kind, count, &stop))
     };
     let mut added = Samples::default();
-    let new = site::route(kind, count);
     thread::sleep(SETTLE);
     let before = local.used()?;
-    for _ in 0..settings.rounds {
+    for round in 0..settings.rounds {
+        let new = site::route(kind, count, round);
         let start = Instant::now();
-        local.write(NEW, std::slice::from_ref(&new))?;
+        local.write(NEW, &[new])?;
         client.until(count, true)?;
         added.push(start.elapsed().as_secs_f64() * 1e3);
         thread::sleep(REST);

@@ -16,8 +16,6 @@ const IN_A_SET: usize = 64;
 const IN_A_FILE: usize = 100;
 /// The gRPC service that is called.
 pub(super) const CALLED: &str = "shop.Users";
-/// The Service of the new route.
-const SERVICE: &str = "new";
 /// The host of the root that includes all children.
 pub(super) const ROOT_HOST: &str = "root.example.com";
 
@@ -50,8 +48,19 @@ fn port(kind: Kind, index: usize) -> u16 {
     }
 }
 
-/// Files with a Gateway, `count` routes with their Services, and a Service for another route.
-pub(super) fn files(kind: Kind, count: usize, endpoint: SocketAddr) -> Vec<(String, Vec<Value>)> {
+/// The Service of the new route. Each round has its own: Sesame keeps an unused cluster for a second, so the next round
+/// would otherwise not need a new cluster.
+fn service(round: usize) -> String {
+    format!("new-{round}")
+}
+
+/// Files with a Gateway, `count` routes with their Services, and the Services for another route.
+pub(super) fn files(
+    kind: Kind,
+    count: usize,
+    rounds: usize,
+    endpoint: SocketAddr,
+) -> Vec<(String, Vec<Value>)> {
     let mut shared = Vec::from_iter(gateway(kind));
     if kind == Kind::Tcp {
         shared.extend(listener_sets(count + 1));
@@ -59,7 +68,9 @@ pub(super) fn files(kind: Kind, count: usize, endpoint: SocketAddr) -> Vec<(Stri
     if kind == Kind::Child {
         shared.push(root(count + 1));
     }
-    shared.extend([many::service(SERVICE), many::slice(SERVICE, endpoint)]);
+    for name in (0..rounds).map(service) {
+        shared.extend([many::service(&name), many::slice(&name, endpoint)]);
+    }
     let mut files = vec![("gateway.yaml".to_owned(), shared)];
     let indexes: Vec<usize> = (0..count).collect();
     for (number, some) in indexes.chunks(IN_A_FILE).enumerate() {
@@ -74,13 +85,13 @@ pub(super) fn files(kind: Kind, count: usize, endpoint: SocketAddr) -> Vec<(Stri
 }
 
 /// The route `index`, which isn't in [`files`].
-pub(super) fn route(kind: Kind, index: usize) -> Value {
-    of(kind, &many::name(index), index, SERVICE)
+pub(super) fn route(kind: Kind, index: usize, round: usize) -> Value {
+    of(kind, &many::name(index), index, &service(round))
 }
 
 /// The replacement for [`route`] in each round; `None` if the route is removed instead.
 pub(super) fn other(kind: Kind, index: usize) -> Option<Value> {
-    let mut other = (kind == Kind::Child).then(|| route(kind, index))?;
+    let mut other = (kind == Kind::Child).then(|| route(kind, index, 0))?;
     other["spec"]["routes"] = json!([{"directResponsePolicy": {"statusCode": 404}}]);
     Some(other)
 }
