@@ -69,7 +69,10 @@ pub(super) fn files(
         shared.push(root(count + 1));
     }
     for name in (0..rounds).map(service) {
-        shared.extend([many::service(&name), many::slice(&name, endpoint)]);
+        let mut service = many::service(&name);
+        // For all kinds, so that they are compared with equal clusters: gRPC needs HTTP/2.
+        service["spec"]["ports"][0]["appProtocol"] = "kubernetes.io/h2c".into();
+        shared.extend([service, many::slice(&name, endpoint)]);
     }
     let mut files = vec![("gateway.yaml".to_owned(), shared)];
     let indexes: Vec<usize> = (0..count).collect();
