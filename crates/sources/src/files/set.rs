@@ -26,7 +26,7 @@ use super::decode::{self, Fingerprint, Found, Invalid, Known, Parsed};
 use super::error::FileError;
 use super::read::{self, Content, Identity, ReadError, Stamp, identity};
 use super::text::Format;
-use super::walk::{self, Walk};
+use super::walk::{self, FoundFile, Walk};
 use crate::change::Change;
 
 /// The path that selects standard input, and the name of standard input in errors.
@@ -230,7 +230,7 @@ impl FileSet {
     }
 
     /// The known files that were not found, and the files that are new or differ. `found` is sorted by path.
-    fn compare(&self, found: &[(Arc<Path>, Stamp)]) -> (Vec<Arc<Path>>, Vec<(Arc<Path>, Stamp)>) {
+    fn compare(&self, found: &[FoundFile]) -> (Vec<Arc<Path>>, Vec<FoundFile>) {
         let (mut missing, mut differing) = (Vec::new(), Vec::new());
         let mut known = self.files.iter().peekable();
         for (path, stamp) in found {

@@ -15,11 +15,14 @@ use super::limits::Limits;
 use super::read::{Identity, Stamp, identity};
 use super::set::STDIN;
 
+/// A file and its stat.
+pub(super) type FoundFile = (Arc<Path>, Stamp);
+
 /// The result of a walk.
 #[derive(Debug, Default)]
 pub(super) struct Walk {
     /// Sorted by path. A list, since comparing paths takes longer than a stat.
-    pub(super) files: Vec<(Arc<Path>, Stamp)>,
+    pub(super) files: Vec<FoundFile>,
     /// The folders to watch, by absolute path.
     pub(super) folders: BTreeMap<PathBuf, Identity>,
     /// Paths that could not be listed. Files under them may still exist.
