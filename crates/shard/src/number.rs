@@ -26,8 +26,12 @@ pub const BITS: [Bit; 8] = [
     Bit::new(b"04567cfghpstu", b"2ly-.", b"24578bcdefghijmqrstuvwxy"),
     Bit::new(b"34578efqstuvwxyz", b"0169ac-.", b"03678bcdeflmnqxy"),
     Bit::new(b"02378cdklmnpqrstuvz", b"569efg-.", b"12689abcfghjklnoqrs"),
-    Bit::new(b"0127abceginopuvwx-", b"8mt", b"03579acdimnoprtvxyz"),
-    Bit::new(b"19acdegijksxy-", b"07nq.", b"12457abcfghikoqrs"),
+    Bit::new(b"6789bcdfghiklmnqrvwxy", b"05jo-.", b"345789abfghij"),
+    Bit::new(
+        b"01234eghknoqstuwxz",
+        b"7bry-.",
+        b"0abcdefgijmnopqrstuvwxyz",
+    ),
 ];
 
 impl Bit {

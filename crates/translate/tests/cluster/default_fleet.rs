@@ -28,8 +28,8 @@ fn a_gateway_with_another_protocol_on_a_port_is_a_problem_of_the_unmanaged_fleet
         let conflicts = rig.pipeline.outputs.port_conflicts;
         rig.engine.get(conflicts, &FleetId::Unmanaged)
     };
-    let expected = "port 80 is not served for Ingresses and HTTPProxies: Gateway ns/g uses it for another protocol; \
-                    change that listener's port";
+    let expected = "port 80 is not served for Ingresses and HTTPProxies: a listener of Gateway ns/g uses it for another \
+                    protocol; change the port of that listener";
     assert_eq!(
         conflict(&rig).as_deref().map(|text| &**text),
         Some(expected)
