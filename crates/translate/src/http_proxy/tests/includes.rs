@@ -217,7 +217,11 @@ fn invalid_conditions_leave_nothing_to_wider_routes() {
         status.contains("spec.includes[1].conditions[1].header"),
         "{status}"
     );
-    assert!(world.status("child").contains("has ^ or \\A other than"));
+    assert!(
+        world
+            .status("child")
+            .contains("contains ^ or \\A somewhere other than")
+    );
 }
 
 #[test]
