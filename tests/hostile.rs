@@ -1,43 +1,20 @@
 //! An object of at most 1.5 MB takes little memory, however its parts multiply. Counts allocated bytes, without the
 //! allocator's overhead.
 
-// A counting allocator needs unsafe code.
-#![allow(unsafe_code)]
 #![allow(clippy::print_stdout, reason = "the figures are in docs/security.md")]
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use serde_json::{Value, json};
 use sesame_control::core::{Core, Input};
 use sesame_envoy::Options;
 use sesame_testkit::many;
+use sesame_tests::allocator::{self, Counting};
 
 /// The maximum size of an object: etcd's limit.
 const OBJECT: usize = 1_500_000;
 /// The maximum memory for an object, at any time while it is translated.
 const MEMORY: usize = 64 * 1024 * 1024;
-
-/// The system allocator, counting allocated bytes.
-struct Counting;
-
-static IN_USE: AtomicUsize = AtomicUsize::new(0);
-static PEAK: AtomicUsize = AtomicUsize::new(0);
-
-// SAFETY: delegates to the system allocator.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        let before = IN_USE.fetch_add(layout.size(), Ordering::Relaxed);
-        PEAK.fetch_max(before + layout.size(), Ordering::Relaxed);
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        IN_USE.fetch_sub(layout.size(), Ordering::Relaxed);
-        unsafe { System.dealloc(at, layout) }
-    }
-}
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
@@ -243,8 +220,8 @@ fn an_object_takes_little_memory() {
         assert!(size <= OBJECT, "{name}: {size}");
         let object = many::object(&object);
         let key = object.key();
-        let before = IN_USE.load(Ordering::Relaxed);
-        PEAK.store(before, Ordering::Relaxed);
+        let before = allocator::in_use();
+        allocator::reset_peak();
         let started = Instant::now();
         let step = core.apply([Input::Upsert(object)]);
         let messages: Vec<_> = step
@@ -255,8 +232,8 @@ fn an_object_takes_little_memory() {
         let sent: usize = messages.iter().map(|message| message.len()).sum();
         let took = started.elapsed();
         drop((step, messages));
-        let peak = PEAK.load(Ordering::Relaxed) - before;
-        let held = IN_USE.load(Ordering::Relaxed).saturating_sub(before);
+        let peak = allocator::peak() - before;
+        let held = allocator::in_use().saturating_sub(before);
         println!(
             "{name}: {} kB; at most {} kB, then {} kB, {} kB sent, {} ms",
             size / 1_000,

@@ -158,6 +158,11 @@ pub(crate) fn metadata(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "object"})
 }
 
+/// The schema of a [`Duration`](crate::Duration).
+pub(crate) fn duration(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "string", "pattern": "^([0-9]{1,5}(h|m|s|ms)){1,4}$"})
+}
+
 /// Replaces the CEL rule of header conditions with an equivalent without CEL: an API server estimates the cost of a CEL rule
 /// from the maximum lengths of all enclosing lists.
 pub(crate) fn one_of_matchers(conditions: &mut Schema) {

@@ -259,22 +259,10 @@ open_enum! {
 pub struct EnvoyDrain {
     /// How long an Envoy keeps serving while load balancers stop sending it traffic, such as `5s`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(
-        feature = "schema",
-        schemars(
-            with = "Option<String>",
-            regex(pattern = r"^([0-9]{1,5}(h|m|s|ms)){1,4}$")
-        )
-    )]
+    #[cfg_attr(feature = "schema", schemars(schema_with = "crate::crd::duration"))]
     pub delay: Option<Duration>,
     /// How long clients may take to disconnect after that, such as `60s`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(
-        feature = "schema",
-        schemars(
-            with = "Option<String>",
-            regex(pattern = r"^([0-9]{1,5}(h|m|s|ms)){1,4}$")
-        )
-    )]
+    #[cfg_attr(feature = "schema", schemars(schema_with = "crate::crd::duration"))]
     pub timeout: Option<Duration>,
 }

@@ -212,76 +212,34 @@ open_enum! {
 pub struct ListenersTimeouts {
     /// How long an HTTP connection may be without requests; `1h` by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(
-        feature = "schema",
-        schemars(
-            with = "Option<String>",
-            regex(pattern = r"^([0-9]{1,5}(h|m|s|ms)){1,4}$")
-        )
-    )]
+    #[cfg_attr(feature = "schema", schemars(schema_with = "crate::crd::duration"))]
     pub connection_idle: Option<Duration>,
     /// How long receiving a request's headers may take; `10s` by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(
-        feature = "schema",
-        schemars(
-            with = "Option<String>",
-            regex(pattern = r"^([0-9]{1,5}(h|m|s|ms)){1,4}$")
-        )
-    )]
+    #[cfg_attr(feature = "schema", schemars(schema_with = "crate::crd::duration"))]
     pub request_headers: Option<Duration>,
     /// How long receiving a whole request may take; unlimited by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(
-        feature = "schema",
-        schemars(
-            with = "Option<String>",
-            regex(pattern = r"^([0-9]{1,5}(h|m|s|ms)){1,4}$")
-        )
-    )]
+    #[cfg_attr(feature = "schema", schemars(schema_with = "crate::crd::duration"))]
     pub request: Option<Duration>,
     /// How long a stream, such as a request or a WebSocket, may go without data in either direction; `1h` by default. The
     /// timeout also ends requests whose response takes longer than this to start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(
-        feature = "schema",
-        schemars(
-            with = "Option<String>",
-            regex(pattern = r"^([0-9]{1,5}(h|m|s|ms)){1,4}$")
-        )
-    )]
+    #[cfg_attr(feature = "schema", schemars(schema_with = "crate::crd::duration"))]
     pub stream_idle: Option<Duration>,
     /// The age at which an HTTP connection is closed once its requests have ended; unlimited by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(
-        feature = "schema",
-        schemars(
-            with = "Option<String>",
-            regex(pattern = r"^([0-9]{1,5}(h|m|s|ms)){1,4}$")
-        )
-    )]
+    #[cfg_attr(feature = "schema", schemars(schema_with = "crate::crd::duration"))]
     pub connection_duration: Option<Duration>,
     /// How long Envoy waits before it fully closes a connection, so that the client can read the last response; `1s` by
     /// default. `0s` closes it immediately.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(
-        feature = "schema",
-        schemars(
-            with = "Option<String>",
-            regex(pattern = r"^([0-9]{1,5}(h|m|s|ms)){1,4}$")
-        )
-    )]
+    #[cfg_attr(feature = "schema", schemars(schema_with = "crate::crd::duration"))]
     pub delayed_close: Option<Duration>,
     /// How long an HTTP/2 connection still accepts requests after its client was notified that it will be closed; `5s` by
     /// default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(
-        feature = "schema",
-        schemars(
-            with = "Option<String>",
-            regex(pattern = r"^([0-9]{1,5}(h|m|s|ms)){1,4}$")
-        )
-    )]
+    #[cfg_attr(feature = "schema", schemars(schema_with = "crate::crd::duration"))]
     pub connection_shutdown_grace: Option<Duration>,
 }
 
