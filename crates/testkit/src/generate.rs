@@ -15,6 +15,7 @@ use sesame_api::{Object, ObjectKey};
 mod backend;
 mod backend_tls;
 mod backend_traffic;
+mod bounds;
 mod configuration;
 mod filter;
 mod gateway;
@@ -97,7 +98,7 @@ pub fn sets() -> BoxedStrategy<Set> {
         prop::collection::vec(configuration::configuration(), 0..3).boxed(),
         prop::collection::vec(ingress::ingress(), 0..5).boxed(),
         prop::collection::vec(ingress::class(), 0..3).boxed(),
-        prop::option::weighted(0.02, prop::sample::select(route::crowds()))
+        prop::option::weighted(0.02, prop::sample::select(bounds::crowds()))
             .prop_map(Vec::from_iter)
             .boxed(),
     ];
@@ -106,8 +107,9 @@ pub fn sets() -> BoxedStrategy<Set> {
         .boxed()
 }
 
-/// One Gateway and, for each kind of match, hosts with 63, 64, 65 and 128 routes of that kind.
-pub fn crowds() -> Set {
+/// One Gateway with routes at the bounds of their CRDs: for each kind of match, hosts with 63, 64, 65 and 128 routes of
+/// that kind, and routes with the longest values and lists.
+pub fn bounds() -> Set {
     let (namespace, name) = GATEWAYS[0];
     let gateway = serde_json::json!({
         "apiVersion": "gateway.networking.k8s.io/v1",
@@ -118,7 +120,8 @@ pub fn crowds() -> Set {
             "listeners": [{"name": "http", "port": 80, "protocol": "HTTP"}],
         },
     });
-    Set::new(std::iter::once(gateway).chain(route::crowds()))
+    let routes = bounds::crowds().into_iter().chain(bounds::longest());
+    Set::new(std::iter::once(gateway).chain(routes))
 }
 
 /// Objects of any kind.

@@ -38,54 +38,6 @@ pub(super) fn route(kind: &'static str, rule: Json) -> Json {
         .boxed()
 }
 
-/// Sizes of a crowd (matches of one kind): around 64, the threshold for a match tree, and a route's maximum.
-const CROWDS: [usize; 4] = [63, 64, 65, 128];
-
-/// HTTPRoutes with many matches of one kind, each route with its own host.
-pub(super) fn crowds() -> Vec<Value> {
-    let header = |n: usize| json!([{"name": "x-a", "value": n.to_string()}]);
-    let path = |type_: &str, value: String| json!({"path": {"type": type_, "value": value}});
-    let root = |n: usize| json!({"headers": header(n)});
-    let regex = |n: usize| path("RegularExpression", format!("/{n}/.*"));
-    let prefix = |n: usize| path("PathPrefix", format!("/{n}"));
-    let kinds: [(&str, &dyn Fn(usize) -> Value); 7] = [
-        ("root", &root),
-        ("regex", &regex),
-        ("prefix", &prefix),
-        ("exact", &|n| path("Exact", format!("/{n}"))),
-        ("nested", &|n| path("PathPrefix", "/a".repeat(n + 1))),
-        (
-            "same",
-            &|n| json!({"path": {"value": "/a"}, "headers": header(n)}),
-        ),
-        ("mixed", &|n| [root(n), regex(n), prefix(n)][n % 3].clone()),
-    ];
-    let sized = kinds
-        .iter()
-        .flat_map(|kind| CROWDS.map(|count| (kind, count)));
-    sized
-        .map(|((kind, matching), count)| {
-            let matches: Vec<Value> = (0..count).map(matching).collect();
-            // A rule has at most 64 matches.
-            let rules: Vec<Value> = matches
-                .chunks(64)
-                .map(|matches| json!({"matches": matches, "backendRefs": [{"name": "s1", "port": 80}]}))
-                .collect();
-            let (namespace, gateway) = pool::GATEWAYS[0];
-            json!({
-                "apiVersion": "gateway.networking.k8s.io/v1",
-                "kind": "HTTPRoute",
-                "metadata": {"namespace": namespace, "name": format!("{kind}-{count}")},
-                "spec": {
-                    "parentRefs": [{"name": gateway}],
-                    "hostnames": [format!("{kind}-{count}.example.com")],
-                    "rules": rules,
-                },
-            })
-        })
-        .collect()
-}
-
 fn parent() -> Json {
     let gateway = prop::sample::select(pool::GATEWAYS.to_vec())
         .prop_map(|(namespace, name)| json!({"namespace": namespace, "name": name}));

@@ -55,20 +55,22 @@ impl<'a> Call<'a> {
                 checked(&format!("{field}.{name}"), pattern)?
             )),
         };
+        // Envoy's limits are for the path, so they can refuse what each segment may have.
+        let whole = |pattern: String| checked(field, &pattern).map(PathMatch::Regex);
         match (&self.type_, self.service, self.method) {
             (MatchType::Exact | MatchType::RegularExpression, "", "") => {
                 Ok(PathMatch::Prefix("/".to_owned()))
             }
             (MatchType::Exact, service, "") => Ok(PathMatch::Prefix(format!("/{service}"))),
-            (MatchType::Exact, "", method) => Ok(PathMatch::Regex(format!("/[^/]+/{method}"))),
+            (MatchType::Exact, "", method) => whole(format!("/[^/]+/{method}")),
             (MatchType::Exact, service, method) => {
                 Ok(PathMatch::Exact(format!("/{service}/{method}")))
             }
-            (MatchType::RegularExpression, service, method) => Ok(PathMatch::Regex(format!(
+            (MatchType::RegularExpression, service, method) => whole(format!(
                 "/{}/{}",
                 segment("service", service)?,
                 segment("method", method)?
-            ))),
+            )),
             (MatchType::Other(other), ..) => Err(FieldError::new(
                 format!("{field}.type"),
                 format!("unknown type {other:?}; use Exact or RegularExpression"),
@@ -108,5 +110,15 @@ mod tests {
         );
         assert_eq!(regex("", "C"), Ok(PathMatch::Regex("/[^/]+/(?:C)".into())));
         assert!(regex("a", "(").is_err_and(|error| error.starts_with("m.method: ")));
+    }
+
+    #[test]
+    fn limits_are_for_the_whole_path() {
+        let path = path(MatchType::RegularExpression, "a{600}", "b{600}");
+        assert!(
+            path.is_err_and(|error| error.starts_with("m: the regular expression compiles to"))
+        );
+        let long = "C".repeat(1_024);
+        assert!(self::path(MatchType::Exact, "", &long).is_err());
     }
 }
