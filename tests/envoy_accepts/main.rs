@@ -90,22 +90,12 @@ fn envoy_accepts_every_regular_expression() {
 fn route_with(regexes: &[String]) -> Set {
     let path = |regex: &String| json!({"matches": [{"path": {"type": "RegularExpression", "value": regex}}]});
     let rules: Vec<Value> = regexes.iter().map(path).collect();
-    let [(namespace, name), ..] = GATEWAYS;
-    Set::new([
-        json!({
-            "apiVersion": "gateway.networking.k8s.io/v1",
-            "kind": "Gateway",
-            "metadata": {"namespace": namespace, "name": name},
-            "spec": {
-                "gatewayClassName": "sesame",
-                "listeners": [{"name": "http", "port": 80, "protocol": "HTTP"}],
-            },
-        }),
-        json!({
-            "apiVersion": "gateway.networking.k8s.io/v1",
-            "kind": "HTTPRoute",
-            "metadata": {"namespace": namespace, "name": "route"},
-            "spec": {"parentRefs": [{"name": name}], "rules": rules},
-        }),
-    ])
+    let (namespace, name) = GATEWAYS[0];
+    let route = json!({
+        "apiVersion": "gateway.networking.k8s.io/v1",
+        "kind": "HTTPRoute",
+        "metadata": {"namespace": namespace, "name": "route"},
+        "spec": {"parentRefs": [{"name": name}], "rules": rules},
+    });
+    Set::new(generate::gateway().into_iter().chain([route]))
 }

@@ -36,6 +36,8 @@ pub(crate) struct Rig {
     /// Addresses that replace those of listeners, by listener name; empty to keep all addresses.
     places: BTreeMap<&'static str, SocketAddr>,
     before: Set,
+    /// The number of resources that Envoys got.
+    sent: usize,
     registry: Registry,
     events: EventReceiver,
     supervisor: Supervisor,
@@ -110,6 +112,7 @@ impl Rig {
             fleets,
             places,
             before: Set::default(),
+            sent: 0,
             registry,
             events,
             supervisor,
@@ -153,6 +156,7 @@ impl Rig {
         let mut waiting: BTreeSet<sesame_xds::FleetId> = BTreeSet::new();
         for (fleet, update) in updates(&step, &self.places) {
             waiting.insert(fleet.clone());
+            self.sent += update.upserts.len();
             self.registry.apply(&fleet, update);
         }
         let touched = waiting.clone();
@@ -214,8 +218,9 @@ impl Rig {
         }
     }
 
-    /// Stops the Envoys.
+    /// Stops the Envoys. Panics if they didn't get any resources.
     pub(crate) async fn stop(self) {
+        assert!(self.sent > 0, "none of the sets configures an Envoy");
         timeout(PATIENCE, self.supervisor.shutdown())
             .await
             .expect("the server exits in time");

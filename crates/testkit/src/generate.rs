@@ -9,7 +9,7 @@ use std::fmt;
 
 use proptest::prelude::*;
 use proptest::sample::Index;
-use serde_json::Value;
+use serde_json::{Value, json};
 use sesame_api::{Object, ObjectKey};
 
 mod backend;
@@ -107,21 +107,43 @@ pub fn sets() -> BoxedStrategy<Set> {
         .boxed()
 }
 
-/// One Gateway with routes at the bounds of their CRDs: for each kind of match, hosts with 63, 64, 65 and 128 routes of
+/// The Gateway [`GATEWAYS`]`[0]` with its class and an HTTP listener on port 80, and Services for its routes.
+pub fn gateway() -> Vec<Value> {
+    let (namespace, name) = GATEWAYS[0];
+    let service = |name: &str| {
+        json!({
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": {"namespace": namespace, "name": name},
+            "spec": {"ports": [{"port": 80}]},
+        })
+    };
+    vec![
+        json!({
+            "apiVersion": "gateway.networking.k8s.io/v1",
+            "kind": "GatewayClass",
+            "metadata": {"name": "sesame"},
+            "spec": {"controllerName": "projectsesame.io/gateway-controller"},
+        }),
+        json!({
+            "apiVersion": "gateway.networking.k8s.io/v1",
+            "kind": "Gateway",
+            "metadata": {"namespace": namespace, "name": name},
+            "spec": {
+                "gatewayClassName": "sesame",
+                "listeners": [{"name": "http", "port": 80, "protocol": "HTTP"}],
+            },
+        }),
+        service("s1"),
+        service("s2"),
+    ]
+}
+
+/// A Gateway with routes at the bounds of their CRDs: for each kind of match, hosts with 63, 64, 65 and 128 routes of
 /// that kind, and routes with the longest values and lists.
 pub fn bounds() -> Set {
-    let (namespace, name) = GATEWAYS[0];
-    let gateway = serde_json::json!({
-        "apiVersion": "gateway.networking.k8s.io/v1",
-        "kind": "Gateway",
-        "metadata": {"namespace": namespace, "name": name},
-        "spec": {
-            "gatewayClassName": "sesame",
-            "listeners": [{"name": "http", "port": 80, "protocol": "HTTP"}],
-        },
-    });
     let routes = bounds::crowds().into_iter().chain(bounds::longest());
-    Set::new(std::iter::once(gateway).chain(routes))
+    Set::new(gateway().into_iter().chain(routes))
 }
 
 /// Objects of any kind.
@@ -298,10 +320,9 @@ fn touch(object: &mut Value) {
     object["metadata"]["resourceVersion"] = next.to_string().into();
     match object["kind"].as_str() {
         Some("Service") => {
-            object["status"] =
-                serde_json::json!({"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}]}});
+            object["status"] = json!({"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}]}});
         }
-        Some("HTTPRoute" | "GRPCRoute") => object["status"] = serde_json::json!({"parents": []}),
+        Some("HTTPRoute" | "GRPCRoute") => object["status"] = json!({"parents": []}),
         _ => {}
     }
 }

@@ -62,7 +62,10 @@ fn properties_of_item(item: &ast::ClassSetItem, found: &mut Vec<ast::Span>) {
 
 /// The characters up to U+00FF that have a property, as a class of bytes.
 fn bytes_of(property: &str) -> String {
-    let parsed = regex_syntax::parse(property);
+    let parsed = match negated(property) {
+        Some(property) => regex_syntax::parse(&property),
+        None => regex_syntax::parse(property),
+    };
     let ranges = match parsed.as_ref().map(Hir::kind) {
         Ok(HirKind::Class(Class::Unicode(class))) => class.ranges(),
         // No character has the property, such as that of surrogates.
@@ -79,6 +82,13 @@ fn bytes_of(property: &str) -> String {
         1 => "[^\\x00-\\xff]".to_owned(),
         _ => text + "]",
     }
+}
+
+/// A property that is negated within the braces, in the form that the parser has.
+fn negated(property: &str) -> Option<String> {
+    let (sign, name) = property.split_once("{^")?;
+    let sign = if sign == r"\p" { r"\P" } else { r"\p" };
+    Some(format!("{sign}{{{name}"))
 }
 
 /// An upper bound of the number of instructions in RE2. `ast` is valid.
