@@ -52,7 +52,7 @@ pub(super) fn crowds() -> Vec<Value> {
         .collect()
 }
 
-/// An HTTPRoute and a GRPCRoute with the longest values and lists that their CRDs accept.
+/// An HTTPRoute and a GRPCRoute with the longest values and lists that their CRDs and Envoy's limits accept.
 pub(super) fn longest() -> Vec<Value> {
     let text = |count: usize| "a".repeat(count);
     let path = |count: usize| format!("/{}", text(count - 1));

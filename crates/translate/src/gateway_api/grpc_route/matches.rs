@@ -55,7 +55,7 @@ impl<'a> Call<'a> {
                 checked(&format!("{field}.{name}"), pattern)?
             )),
         };
-        // Envoy's limits are for the path, so they can refuse what each segment may have.
+        // Envoy's limits apply to the whole path, which can exceed them although each segment is within them.
         let whole = |pattern: String| checked(field, &pattern).map(PathMatch::Regex);
         match (&self.type_, self.service, self.method) {
             (MatchType::Exact | MatchType::RegularExpression, "", "") => {
