@@ -423,6 +423,7 @@ fn gateways(world: &mut World) {
         vec![upsert(secret("certificate", &identity))],
         &[
             ("certificate state", 1),
+            ("expiring certificates", 1),
             ("certificate", 1),
             ("gateway state", 1),
             ("envoy.certificates", 1),

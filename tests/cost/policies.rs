@@ -179,6 +179,7 @@ pub(crate) fn client_certificates(world: &mut World) {
     ];
     let own: &[(&str, usize)] = &[
         ("certificate state", 1),
+        ("expiring certificates", 1),
         ("certificate", 1),
         ("client certificate", 1),
         ("envoy.certificates", 1),
@@ -211,6 +212,7 @@ pub(crate) fn client_certificates(world: &mut World) {
         vec![upsert(secret("client", &identity()))],
         &[
             ("certificate state", 1),
+            ("expiring certificates", 1),
             ("certificate", 1),
             ("gateway state", 1),
             ("envoy.certificates", 1),

@@ -114,6 +114,7 @@ fn a_new_fallback_certificate_costs_the_same_for_any_number_of_hosts() {
         vec![upsert(secret("fallback", &identity()))],
         &[
             ("certificate state", 1),
+            ("expiring certificates", 1),
             ("certificate", 1),
             ("fallback certificate", 1),
             ("envoy.certificates", 1),

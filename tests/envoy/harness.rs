@@ -8,6 +8,7 @@
 //! - [`names`]: names that Envoy resolves.
 //! - [`objects`]: objects as text.
 //! - [`requests`]: requests and summaries of their responses.
+//! - [`wrapper`]: an Envoy with additional configuration.
 
 mod binary;
 mod default_fleet;
@@ -18,6 +19,7 @@ mod objects;
 mod process;
 mod requests;
 mod sesame;
+mod wrapper;
 
 pub(crate) use sesame_testkit::loopback::new_ip;
 
@@ -35,3 +37,4 @@ pub(crate) use self::requests::{
     shares,
 };
 pub(crate) use self::sesame::{Sesame, turns};
+pub(crate) use self::wrapper::Wrapper;

@@ -14,6 +14,7 @@ mod client_certificates;
 mod client_validation;
 mod configuration;
 mod connections;
+mod containment;
 mod cors;
 mod datagrams;
 mod endpoints;

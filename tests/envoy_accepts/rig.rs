@@ -171,7 +171,9 @@ impl Rig {
                     } if of == revision => {
                         waiting.remove(&client.fleet);
                     }
-                    XdsEvent::Rejected { fleet, rejection } => {
+                    XdsEvent::Rejected {
+                        fleet, rejection, ..
+                    } => {
                         problems.push(format!("{fleet} rejected {rejection:?}"));
                     }
                     XdsEvent::WarmingTimedOut(client) => {

@@ -4,6 +4,7 @@
 //! would have no effect.
 
 mod envoy;
+mod gateway_choices;
 mod listeners;
 
 use std::sync::Arc;
@@ -24,6 +25,7 @@ pub use self::envoy::{
     EnvoyToleration, EnvoyWorkload, ExternalTrafficPolicy, NetworkPublishing,
     NetworkPublishingType, ResourceAmounts, TolerationEffect, TolerationOperator,
 };
+pub use self::gateway_choices::{GatewayChoice, GatewayChoices};
 pub use self::listeners::{
     AcceptProxyProtocol, AccessLogFilter, AccessLogStyle, CipherSuite, CompressionAlgorithm,
     EscapedSlashesAction, HeadersWithUnderscores, ListenersAccessLog, ListenersConfiguration,

@@ -77,11 +77,12 @@ pub use configuration::{
     AcceptProxyProtocol, AccessLogFilter, AccessLogStyle, CipherSuite, CompressionAlgorithm,
     ConfigurationSpec, DefaultPorts, EnvoyAutoscaling, EnvoyConfiguration, EnvoyDrain,
     EnvoyLogLevel, EnvoyResources, EnvoyToleration, EnvoyWorkload, EscapedSlashesAction,
-    ExternalTrafficPolicy, GatewayConfiguration, HeadersWithUnderscores, HttpProxyConfiguration,
-    IngressConfiguration, ListenersAccessLog, ListenersConfiguration, ListenersLimits,
-    ListenersPaths, ListenersTimeouts, ListenersTls, ListenersTlsVersion, NetworkPublishing,
-    NetworkPublishingType, ObjectName, RateLimitServiceConfiguration, ResourceAmounts,
-    SesameConfiguration, TolerationEffect, TolerationOperator, UnmanagedEnvoy,
+    ExternalTrafficPolicy, GatewayChoice, GatewayChoices, GatewayConfiguration,
+    HeadersWithUnderscores, HttpProxyConfiguration, IngressConfiguration, ListenersAccessLog,
+    ListenersConfiguration, ListenersLimits, ListenersPaths, ListenersTimeouts, ListenersTls,
+    ListenersTlsVersion, NetworkPublishing, NetworkPublishingType, ObjectName,
+    RateLimitServiceConfiguration, ResourceAmounts, SesameConfiguration, TolerationEffect,
+    TolerationOperator, UnmanagedEnvoy,
 };
 pub use contour::{ContourExtensionService, ContourHTTPProxy, ContourTLSCertificateDelegation};
 pub use decode::{DecodeError, PathSegment, decode_value};

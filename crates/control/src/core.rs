@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use sesame_api::{Kind, Object, ObjectKey, Release};
 use sesame_engine::{Batch, Builder, Commit, Engine};
-use sesame_envoy::{Assembler, Options, ResourceChange, Sharding};
-use sesame_model::{FleetId, FleetState, ListenerSettings};
+use sesame_envoy::{Assembler, Options, RejectedRoutes, ResourceChange, Sharding, Suspect};
+use sesame_model::{FleetId, FleetState, ListenerSettings, VirtualHostKey};
 use sesame_translate::configuration;
 use sesame_translate::fleet::Rejected;
 use sesame_translate::pipeline::{self, Outputs, Pipeline};
@@ -28,10 +28,17 @@ pub enum Input {
     Fleet(FleetId, Option<FleetState>),
     /// An Envoy rejected a resource, with its message; `None` if it accepted the resource.
     Rejection(Rejected, Option<String>),
+    /// Serves a host's last accepted version, or 503 responses, until it changes. With Envoy's message, the host is the
+    /// cause of a rejection; otherwise it is only suspected.
+    HoldHost(Suspect, Option<String>),
+    /// Serves the current version of a held host.
+    ReleaseHost(VirtualHostKey),
     /// The last valid settings of a fleet's listeners; `None` if the fleet is gone.
     ValidListenerSettings(FleetId, Option<Arc<ListenerSettings>>),
     /// Why the Service of an XBackend can't be written; `None` once it can.
     PodServiceFailure(ObjectKey, Option<String>),
+    /// The date, in days since 1970. Without it, statuses don't warn of certificates that expire.
+    Today(i64),
     /// The installed Gateway API; `None` if unknown.
     Release(Option<Release>),
     /// The kinds that the API server doesn't serve.
@@ -44,6 +51,8 @@ pub struct Step {
     pub commit: Commit,
     /// Changed resources, sorted by fleet, type and name.
     pub resources: Vec<ResourceChange>,
+    /// The held hosts that have changed. They are no longer held.
+    pub changed_hosts: Vec<VirtualHostKey>,
 }
 
 /// The engine with all stages, and the assembler of their resources.
@@ -113,7 +122,11 @@ impl Core {
     pub fn apply(&mut self, inputs: impl IntoIterator<Item = Input>) -> Step {
         let commit = self.commit(inputs);
         let resources = self.assemble(&commit);
-        Step { commit, resources }
+        Step {
+            commit,
+            resources,
+            changed_hosts: self.assembler.take_changed_hosts(),
+        }
     }
 
     /// The first half of [`apply`](Self::apply); its cost is proportional to the change.
@@ -142,12 +155,23 @@ impl Core {
                 Input::Rejection(rejected, message) => {
                     tables.set_rejection(&mut batch, rejected, message);
                 }
+                Input::HoldHost(suspect, message) => {
+                    self.assembler.hold(&suspect);
+                    if message.is_some() {
+                        tables.set_rejected_host(&mut batch, suspect.key, message);
+                    }
+                }
+                Input::ReleaseHost(host) => {
+                    self.assembler.release(&host);
+                    tables.set_rejected_host(&mut batch, host, None);
+                }
                 Input::ValidListenerSettings(fleet, settings) => {
                     tables.set_valid_listener_settings(&mut batch, fleet, settings);
                 }
                 Input::PodServiceFailure(xbackend, message) => {
                     tables.set_pod_service_failure(&mut batch, xbackend, message);
                 }
+                Input::Today(today) => tables.set_today(&mut batch, today),
                 Input::Release(release) => tables.set_release(&mut batch, release),
                 Input::Absent(kinds) => tables.set_absent(&mut batch, kinds),
             }
@@ -199,6 +223,11 @@ impl Core {
     /// its cost is proportional to the size of the joined tables or shards.
     pub fn assemble(&mut self, commit: &Commit) -> Vec<ResourceChange> {
         self.assembler.apply(commit)
+    }
+
+    /// The hosts that may be the cause of a rejection.
+    pub(crate) fn suspects(&self, rejected: RejectedRoutes<'_>) -> Vec<Suspect> {
+        self.assembler.suspects(rejected)
     }
 
     /// Number of listeners replaced so far. Their connections may still need resources, which only

@@ -13,6 +13,7 @@ mod admin;
 mod bootstrap;
 mod class;
 pub mod cluster;
+mod containment;
 pub mod core;
 pub mod event;
 mod liveness;

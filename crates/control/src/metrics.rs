@@ -35,6 +35,8 @@ pub(crate) struct Metrics {
     fleets: Gauge,
     rejections: Family<ResourceLabels, Counter>,
     rejected: Gauge,
+    rejected_hosts: Gauge,
+    expiring: Gauge,
     envoy_starts: Counter,
     envoy_exits: Counter,
 }
@@ -76,6 +78,8 @@ impl Metrics {
             fleets: Gauge::default(),
             rejections: Family::default(),
             rejected: Gauge::default(),
+            rejected_hosts: Gauge::default(),
+            expiring: Gauge::default(),
             envoy_starts: Counter::default(),
             envoy_exits: Counter::default(),
         };
@@ -123,6 +127,16 @@ impl Metrics {
             self.rejected.clone(),
         );
         registry.register(
+            "rejected_hosts",
+            "Hosts whose latest version was rejected by an Envoy",
+            self.rejected_hosts.clone(),
+        );
+        registry.register(
+            "certificates_expiring",
+            "Certificates in use that expire within 14 days, have expired, or aren't valid yet",
+            self.expiring.clone(),
+        );
+        registry.register(
             "envoy_starts",
             "Envoy processes started",
             self.envoy_starts.clone(),
@@ -164,8 +178,13 @@ impl Metrics {
             .inc();
     }
 
-    pub(crate) fn rejected(&self, number: usize) {
-        self.rejected.set(number as i64);
+    pub(crate) fn rejected(&self, resources: usize, hosts: usize) {
+        self.rejected.set(resources as i64);
+        self.rejected_hosts.set(hosts as i64);
+    }
+
+    pub(crate) fn expiring(&self, number: usize) {
+        self.expiring.set(number as i64);
     }
 
     pub(crate) fn envoy_started(&self) {

@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 
 use crate::event::{RunEvent, millis};
 use crate::progress::Progress;
-use crate::translator::{Message, TranslatorOutputs};
+use crate::translator::{Message, Rejection, TranslatorOutputs};
 
 /// Envoys that have loaded Sesame's module get the resource variants written for that module.
 pub(crate) const SUPPORTS_VARIANTS: xds::SupportsVariants =
@@ -53,6 +53,7 @@ pub(crate) async fn forward_events(
                     continue;
                 }
                 served(&outputs, &fleet, revision);
+                send(&translator, Message::Acked(fleet.clone(), revision)).await;
                 if policy.ack_means_ready() {
                     send(&translator, Message::EnvoyReady(fleet)).await;
                 }
@@ -63,7 +64,12 @@ pub(crate) async fn forward_events(
                     "Envoy is slow to warm new clusters; sending the resources that use them anyway"
                 );
             }
-            XdsEvent::Rejected { fleet, rejection } => {
+            XdsEvent::Rejected {
+                fleet,
+                rejection,
+                body,
+                last_good,
+            } => {
                 let xds::Rejection {
                     resource_type,
                     name,
@@ -81,8 +87,12 @@ pub(crate) async fn forward_events(
                     continue;
                 };
                 let rejected = rejected(fleet, resource_type, name);
-                let message = Some(message.to_string());
-                send(&translator, Message::Rejection(rejected, message)).await;
+                let rejection = Rejection {
+                    message: message.to_string(),
+                    body,
+                    last_good,
+                };
+                send(&translator, Message::Rejection(rejected, Some(rejection))).await;
             }
             XdsEvent::Recovered {
                 fleet,

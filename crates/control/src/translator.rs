@@ -14,21 +14,23 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::hash::{BuildHasher as _, RandomState};
 use std::io;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use sesame_api::{Kind, Object, ObjectKey, Release, SesameConfiguration};
+use sesame_envoy::{Bytes, RejectedRoutes};
 use sesame_fleet::kube::pod_services::PodServiceWriter;
-use sesame_model::{FleetId, FleetRequest, FleetState, PodServiceId, Port};
+use sesame_model::{FleetId, FleetRequest, FleetState, PodServiceId, Port, VirtualHostKey};
 use sesame_sources::change::Change;
 use sesame_sources::files::ChangeSet;
 use sesame_status::Writer;
-use sesame_translate::fleet::Rejected;
+use sesame_translate::fleet::{Rejected, RejectedKind};
 use sesame_xds as xds;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 use self::publish::merged;
 pub(crate) use self::publish::xds_fleet;
+use crate::containment::Containment;
 use crate::core::{Core, Input, Step};
 use crate::event::{
     ChangeKind, EventSender, ObjectChange, ProblemView, RunEvent, millis, truncate,
@@ -53,8 +55,10 @@ pub(crate) enum Message {
     EnvoyDown(FleetId),
     /// The last Envoy of a removed fleet has exited.
     FleetStopped(FleetId),
-    /// An Envoy rejected a resource, with its message; `None` if it accepted the resource.
-    Rejection(Rejected, Option<String>),
+    /// An Envoy rejected a resource; `None` if it accepted the resource.
+    Rejection(Rejected, Option<Rejection>),
+    /// An Envoy has acknowledged this revision. Rejections of resources in it came before.
+    Acked(FleetId, u64),
     /// Why the Service of an XBackend can't be written; `None` once it can.
     PodServiceFailure(PodServiceId, Option<String>),
     /// The installed Gateway API; `None` if unknown.
@@ -67,6 +71,16 @@ pub(crate) enum Message {
     FleetStates,
     /// Runs a function on the tables.
     Inspect(Box<dyn FnOnce(&Core) + Send>),
+}
+
+/// A rejected version of a resource.
+pub(crate) struct Rejection {
+    /// Envoy's message.
+    pub(crate) message: String,
+    /// The rejected version.
+    pub(crate) body: Bytes,
+    /// The last accepted version.
+    pub(crate) last_good: Option<Bytes>,
 }
 
 /// Runs a function on the tables, on the translator thread; `None` if the translator has ended.
@@ -129,6 +143,9 @@ pub(crate) struct Translator {
     /// Fleets with an Envoy that has served or failed.
     started: BTreeSet<FleetId>,
     rejected: BTreeSet<Rejected>,
+    containment: Containment,
+    /// The date in the engine.
+    today: Option<i64>,
     /// The settings of listeners that changed in the last commit. The next one records them, since it may make a
     /// configuration invalid.
     valid_settings: Vec<Input>,
@@ -178,6 +195,24 @@ struct Turn {
     fleets: BTreeSet<FleetId>,
 }
 
+const DAY: u64 = 24 * 60 * 60;
+
+/// The time since 1970, in seconds; 0 if the clock is earlier.
+fn seconds() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.unwrap_or_default().as_secs()
+}
+
+/// The date (UTC), in days since 1970.
+fn today() -> i64 {
+    i64::try_from(seconds() / DAY).unwrap_or_default()
+}
+
+/// The start of the next day.
+fn tomorrow() -> Instant {
+    Instant::now() + Duration::from_secs(DAY - seconds() % DAY)
+}
+
 impl Translator {
     pub(crate) fn new(
         core: Core,
@@ -201,6 +236,8 @@ impl Translator {
             serving: BTreeSet::new(),
             started: BTreeSet::new(),
             rejected: BTreeSet::new(),
+            containment: Containment::default(),
+            today: None,
             valid_settings: Vec::new(),
             fleet_problems: BTreeMap::new(),
             published: BTreeSet::new(),
@@ -233,7 +270,7 @@ impl Translator {
     async fn run(mut self, mut messages: mpsc::Receiver<Message>) {
         loop {
             let mut batch = Vec::new();
-            let due = [self.runner.due(), self.settled_at]
+            let due = [self.runner.due(), self.settled_at, Some(tomorrow())]
                 .into_iter()
                 .flatten()
                 .min();
@@ -265,6 +302,10 @@ impl Translator {
         for message in messages {
             self.handle(message, &mut turn);
         }
+        let today = today();
+        if self.today.replace(today) != Some(today) {
+            turn.inputs.push(Input::Today(today));
+        }
         if !self.synced {
             self.early_inputs = turn.inputs;
             return;
@@ -293,6 +334,7 @@ impl Translator {
             });
         }
         self.publish(changes, revision, &turn);
+        self.containment.sent(revision);
         self.runner.apply(&self.requests, &turn.fleets);
         self.update_pod_services(&steps);
         let keys: usize = steps
@@ -301,6 +343,12 @@ impl Translator {
             .map(|(_, keys)| keys)
             .sum();
         self.outputs.metrics.committed(keys, begin.elapsed());
+        let (resources, hosts) = (self.rejected.len(), self.containment.count());
+        self.outputs.metrics.rejected(resources, hosts);
+        let expiring = self.core.outputs().expiring;
+        self.outputs
+            .metrics
+            .expiring(self.core.engine().len(expiring));
         self.update_statuses(&steps, revision);
         self.update_notices(&steps, revision);
         self.update_shared_fleets();
@@ -332,19 +380,37 @@ impl Translator {
                 self.runner.stopped(&fleet);
                 turn.plan = true;
             }
-            Message::Rejection(rejected, message) => {
-                if let (Some(port), Some(message)) = (self.rejected_port(&rejected), &message) {
+            Message::Rejection(rejected, Some(rejection)) => {
+                if !self.requests.contains_key(&rejected.fleet) {
+                    return;
+                }
+                let message = &rejection.message;
+                if let Some(port) = self.rejected_port(&rejected) {
                     turn.plan |= self
                         .runner
                         .listener_rejected(&rejected.fleet, port, message);
                 }
-                match message {
-                    Some(_) if !self.requests.contains_key(&rejected.fleet) => return,
-                    Some(_) => self.rejected.insert(rejected.clone()),
-                    None => self.rejected.remove(&rejected),
-                };
-                self.outputs.metrics.rejected(self.rejected.len());
-                turn.inputs.push(Input::Rejection(rejected, message));
+                if rejected.what == RejectedKind::Routes {
+                    let suspects = self.core.suspects(RejectedRoutes {
+                        fleet: &rejected.fleet,
+                        name: &rejected.name,
+                        body: &rejection.body,
+                        last_good: rejection.last_good.as_deref(),
+                        message,
+                    });
+                    let holds = self.containment.rejected(&rejected, suspects, message);
+                    turn.inputs.extend(holds);
+                }
+                self.rejected.insert(rejected.clone());
+                turn.inputs
+                    .push(Input::Rejection(rejected, Some(rejection.message)));
+            }
+            Message::Rejection(rejected, None) => {
+                self.rejected.remove(&rejected);
+                turn.inputs.push(Input::Rejection(rejected, None));
+            }
+            Message::Acked(fleet, revision) => {
+                turn.inputs.extend(self.containment.acked(&fleet, revision));
             }
             Message::PodServiceFailure(id, message) => {
                 let xbackend = ObjectKey::new(Kind::XBackend, id.namespace, id.xbackend);
@@ -454,6 +520,15 @@ impl Translator {
                 steps.push(self.core.apply(inputs));
             }
         }
+        let changed = steps.iter().flat_map(|step| step.changed_hosts.clone());
+        let changed: Vec<VirtualHostKey> = changed.collect();
+        if !changed.is_empty() {
+            changed
+                .iter()
+                .for_each(|host| self.containment.changed(host));
+            let released = changed.into_iter().map(Input::ReleaseHost);
+            steps.push(self.core.apply(released));
+        }
         let settings = self.core.outputs().listener_settings;
         for step in &steps {
             let changes = step.commit.changes(settings).iter();
@@ -478,7 +553,6 @@ impl Translator {
                 None => self.forget(fleet, &mut inputs),
             }
         }
-        self.outputs.metrics.rejected(self.rejected.len());
         self.outputs.metrics.fleets(self.states.len());
         inputs
     }
@@ -490,6 +564,7 @@ impl Translator {
         }
         self.serving.remove(&fleet);
         self.started.remove(&fleet);
+        self.containment.forget(&fleet);
         let gone = self
             .rejected
             .extract_if(.., |rejected| rejected.fleet == fleet);

@@ -7,6 +7,7 @@
 //! their hosts; a fleet gets only its own clusters and secrets; every cluster gets an endpoints resource, even an empty
 //! one; and certificates that Envoys request on demand have a resource for each server name.
 
+mod held;
 mod on_demand;
 mod tables;
 
@@ -16,8 +17,10 @@ use prost::bytes::Bytes;
 use sesame_engine::{Change, Commit};
 use sesame_model::{
     CertificateKey, ClusterKey, DestinationKey, FleetId, ListenerKey, TrustBundleKey,
+    VirtualHostKey,
 };
 
+pub use self::held::{RejectedRoutes, Suspect};
 use self::tables::Tables;
 use crate::{Encoded, Inputs, Options, datagram_cluster, names, wire};
 
@@ -124,6 +127,27 @@ impl Assembler {
         self.certificates_on_demand(&mut out);
         out.sort_by(|a, b| order(a).cmp(&order(b)));
         out
+    }
+
+    /// The hosts that may be the cause of a rejection. Costs O(hosts of the table or shard).
+    pub fn suspects(&self, rejected: RejectedRoutes<'_>) -> Vec<Suspect> {
+        self.tables.suspects(rejected)
+    }
+
+    /// Serves a suspect's last accepted version, or 503 responses if there isn't one, from the next
+    /// [`Assembler::apply`] until the host changes or is released.
+    pub fn hold(&mut self, suspect: &Suspect) {
+        self.tables.hold(suspect);
+    }
+
+    /// Serves the current version of a host from the next [`Assembler::apply`].
+    pub fn release(&mut self, host: &VirtualHostKey) {
+        self.tables.release(host);
+    }
+
+    /// The held hosts that were released since the last call because they changed.
+    pub fn take_changed_hosts(&mut self) -> Vec<VirtualHostKey> {
+        std::mem::take(&mut self.tables.changed_hosts)
     }
 
     /// The number of times that route tables have switched between whole and sharded, which replaces their listeners. A

@@ -3,6 +3,7 @@
 //! A ConfigMap may contain the same document. An invalid document doesn't affect traffic: the last valid settings stay
 //! in effect, and the document's conditions, or those of the objects that refer to it, report the error.
 
+mod choices;
 mod envoy;
 mod fleets;
 mod listeners;
@@ -17,12 +18,13 @@ use serde_json::Value;
 use sesame_api::{ConfigurationSpec, SesameConfiguration};
 use sesame_model::{FleetParameters, ListenerSettings};
 
+use self::choices::Choices;
+use self::envoy::parameters;
 use crate::problem::FieldError;
 use crate::settings::{
     INGRESS_CLASS, IngressSettings, Mode, RATE_LIMIT_DOMAIN, RateLimitSettings, Settings,
 };
 
-pub(crate) use self::envoy::parameters;
 pub(crate) use self::fleets::listener_settings;
 pub(crate) use self::status::statuses;
 
@@ -42,6 +44,8 @@ pub struct FleetSettings {
     pub parameters: FleetParameters,
     /// The settings of its listeners.
     pub listeners: ListenerSettings,
+    /// What Gateways may choose.
+    pub(crate) choices: Choices,
 }
 
 impl FleetSettings {
@@ -50,12 +54,21 @@ impl FleetSettings {
     /// # Errors
     /// All invalid fields.
     fn read(spec: &ConfigurationSpec) -> Result<Self, Vec<FieldError>> {
-        let parameters = spec.envoy.as_deref().map(parameters).transpose()?;
+        let envoy = spec.envoy.as_deref();
+        let parameters = envoy.map(parameters).transpose();
+        let choices = envoy.map(|envoy| Choices::read(&envoy.gateway_choices));
         let listeners = spec.listeners.as_deref().map(listeners::listeners);
-        Ok(Self {
-            parameters: parameters.unwrap_or_default(),
-            listeners: listeners.unwrap_or_default(),
-        })
+        match (parameters, choices.transpose()) {
+            (Ok(parameters), Ok(choices)) => Ok(Self {
+                parameters: parameters.unwrap_or_default(),
+                listeners: listeners.unwrap_or_default(),
+                choices: choices.unwrap_or_default(),
+            }),
+            (parameters, choices) => {
+                let errors = [parameters.err(), choices.err()];
+                Err(errors.into_iter().flatten().flatten().collect())
+            }
+        }
     }
 
     /// These settings, with those of `wider` as defaults.
@@ -64,6 +77,7 @@ impl FleetSettings {
         Self {
             parameters: self.parameters.over(wider.parameters),
             listeners: self.listeners.over(wider.listeners),
+            choices: self.choices.over(wider.choices),
         }
     }
 }

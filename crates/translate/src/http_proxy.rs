@@ -56,6 +56,7 @@ use crate::shared::connections::Backends;
 use crate::shared::contour;
 use crate::shared::default_fleet::{self, Contribution, Sources};
 use crate::shared::expressions;
+use crate::shared::held;
 use crate::shared::hosts::{AttachedHost, Attachments};
 use crate::shared::jwks::JwksEntry;
 use crate::shared::overlaps;
@@ -347,12 +348,13 @@ fn inclusions(tree: &Tree, root: &ObjectKey) -> Vec<(Inclusion, Included)> {
         .collect()
 }
 
-/// Declares the statuses. `overlaps` are the matches that never get requests; `refusals`, those that aren't served.
+/// Declares the statuses. `overlaps` are the matches that never get requests; `refusals`, those that aren't served; `held`,
+/// the rejected hosts.
 pub(crate) fn statuses(
     b: &mut Builder,
     inputs: &Inputs,
     stages: Stages,
-    (overlaps, refusals): (overlaps::ByLoser, expressions::ByObject),
+    (overlaps, refusals, held): (overlaps::ByLoser, expressions::ByObject, held::ByObject),
     addresses: Table<(), LoadBalancerStatus>,
 ) -> Table<ObjectKey, ObjectStatus> {
     let inputs = *inputs;
@@ -364,7 +366,7 @@ pub(crate) fn statuses(
                 reader,
                 &inputs,
                 stages,
-                (overlaps, refusals),
+                (overlaps, refusals, held),
                 addresses,
                 key,
             )
@@ -383,7 +385,7 @@ fn status_of(
     reader: &mut Reader<'_>,
     inputs: &Inputs,
     stages: Stages,
-    (overlaps, refusals): (overlaps::ByLoser, expressions::ByObject),
+    (overlaps, refusals, held): (overlaps::ByLoser, expressions::ByObject, held::ByObject),
     addresses: Table<(), LoadBalancerStatus>,
     key: &ObjectKey,
 ) -> Option<ObjectStatus> {
@@ -408,6 +410,9 @@ fn status_of(
         }
         for (_, message) in expressions::messages(reader, refusals, key) {
             findings.push(Finding::error(About::CONDITIONS, "spec", message));
+        }
+        if let Some(message) = held::message(reader, held, key) {
+            findings.push(Finding::error(About::HOST, "spec", message));
         }
     }
     for (_, of_root) in reader.by(stages.by_affected, key) {

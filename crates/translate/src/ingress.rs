@@ -31,6 +31,7 @@ use crate::problem::Notices;
 use crate::shared::covering::PointsByDomain;
 use crate::shared::default_fleet::{self, Contribution, Sources};
 use crate::shared::expressions;
+use crate::shared::held;
 use crate::shared::hostname;
 use crate::shared::overlaps::ByLoser;
 
@@ -146,7 +147,7 @@ pub(crate) fn stages(
 pub(crate) fn notices(
     b: &mut Builder,
     stages: Stages,
-    by_host: (ByLoser, expressions::ByObject),
+    by_host: (ByLoser, expressions::ByObject, held::ByObject),
     points: PointsByDomain,
 ) -> Table<ObjectKey, Notices> {
     notices::stage(b, stages.of_notices, by_host, points)

@@ -10,7 +10,7 @@ use sesame_api::{
     XBackendTrafficPolicy, XListenerSet, XTelemetryPolicy,
 };
 use sesame_engine::{Batch, Builder, Engine, Index, Reader, Table};
-use sesame_model::{FleetId, FleetState, ListenerSettings};
+use sesame_model::{FleetId, FleetState, ListenerSettings, VirtualHostKey};
 
 use crate::configuration::KEY;
 use crate::configuration::references::ConfigData;
@@ -53,12 +53,16 @@ pub struct Inputs {
     pub(crate) namespaces: Table<Arc<str>, Labels>,
     pub(crate) fleets: Table<FleetId, FleetState>,
     pub(crate) rejections: Table<Rejected, String>,
+    /// Hosts that Envoys rejected, with Envoy's message.
+    pub(crate) rejected_hosts: Table<VirtualHostKey, String>,
     /// Why the Services of XBackends can't be written.
     pub(crate) pod_service_failures: Table<ObjectKey, String>,
     /// The last valid settings of fleets' listeners.
     pub(crate) valid_listener_settings: Table<FleetId, ListenerSettings>,
     pub(crate) cluster_trust_bundles: Table<Arc<str>, Arc<str>>,
     pub(crate) release: Table<(), Release>,
+    /// The date, in days since 1970.
+    pub(crate) today: Table<(), i64>,
     /// The kinds that the API server doesn't serve.
     pub(crate) absent: Table<(), BTreeSet<Kind>>,
     pub(crate) settings: Table<(), Settings>,
@@ -100,11 +104,13 @@ impl Inputs {
             config_maps: b.input("config_maps"),
             cluster_trust_bundles: b.input("cluster_trust_bundles"),
             release: b.input("release"),
+            today: b.input("today"),
             absent: b.input("absent kinds"),
             settings: b.input("settings"),
             namespaces: b.input("namespaces"),
             fleets: b.input("fleets"),
             rejections,
+            rejected_hosts: b.input("rejected hosts by envoy"),
             pod_service_failures: b.input("pod service failures"),
             valid_listener_settings: b.input("valid listener settings"),
             grants_by_namespace: b.index(
@@ -184,6 +190,24 @@ impl Inputs {
         match settings {
             Some(settings) => batch.upsert_arc(self.valid_listener_settings, fleet, settings),
             None => batch.remove(self.valid_listener_settings, fleet),
+        }
+    }
+
+    /// Sets the date, in days since 1970.
+    pub fn set_today(&self, batch: &mut Batch, today: i64) {
+        batch.upsert(self.today, (), today);
+    }
+
+    /// Sets Envoy's message about a host that it rejected; `None` once the host has changed.
+    pub fn set_rejected_host(
+        &self,
+        batch: &mut Batch,
+        host: VirtualHostKey,
+        message: Option<String>,
+    ) {
+        match message {
+            Some(message) => batch.upsert(self.rejected_hosts, host, message),
+            None => batch.remove(self.rejected_hosts, host),
         }
     }
 

@@ -35,7 +35,9 @@ use crate::shared::certificates::CertificateState;
 use crate::shared::connections::{self, ChainKey, ServedChain};
 use crate::shared::datagrams;
 use crate::shared::default_fleet;
+use crate::shared::expiry;
 use crate::shared::expressions;
+use crate::shared::held;
 use crate::shared::hosts::{self, Attachments, RouteRules};
 use crate::shared::open_listeners;
 use crate::shared::overlaps;
@@ -85,6 +87,8 @@ pub struct Outputs {
     pub fleet_certificates: Table<(FleetId, CertificateKey), ()>,
     /// The trust bundles that each fleet may get.
     pub fleet_trust_bundles: Table<(FleetId, TrustBundleKey), ()>,
+    /// Messages about certificates that expire soon, have expired, or aren't valid yet.
+    pub expiring: Table<CertificateKey, String>,
     /// Pending changes to the Services of XBackends, by XBackend. Always empty outside a cluster.
     pub pod_services: Table<ObjectKey, PodServiceChange>,
     /// Statuses of all kinds of objects.
@@ -192,6 +196,7 @@ pub fn stages(b: &mut Builder) -> Pipeline {
         grants: inputs.grants_by_namespace,
         backends,
     };
+    let expiring = expiry::stage(b, &inputs, certificate_states);
     let gateways = gateways::stages(b, &inputs, authorities, certificate_states, backends);
     let listener = default_fleet::http_listener(b, &inputs);
     let of_default_fleet = default_fleet::Sources {
@@ -199,6 +204,7 @@ pub fn stages(b: &mut Builder) -> Pipeline {
         gateways: open_listeners::stages(b, gateways.points, inputs.namespaces),
         backends: backends.backends,
         certificates: certificate_states,
+        expiring,
         authorities,
         revocations: authorities::revocations(b, &inputs, proxies.by_revoked.into()),
         jwks: authorities::jwks(b, &inputs, proxies.by_jwks.into()),
@@ -338,6 +344,7 @@ pub fn stages(b: &mut Builder) -> Pipeline {
         hosts::virtual_host(reader, of_hosts, key)
     });
     let refusals = expressions::stages(b, of_hosts, virtual_hosts);
+    let (held, held_by_fleet) = held::stages(b, inputs.rejected_hosts, of_hosts);
     let route_tables = b.derive_many("route table", points_by_port, move |reader, key| {
         let table = ports::route_table(reader, points_by_port, key);
         table.into_iter().collect()
@@ -447,13 +454,15 @@ pub fn stages(b: &mut Builder) -> Pipeline {
         datagrams::datagrams(reader, of_datagrams, key)
     });
 
-    let (gateway_status, set_status) = gateways::statuses(b, &inputs, &gateways, by_listener);
+    let (gateway_status, set_status) =
+        gateways::statuses(b, &inputs, &gateways, by_listener, expiring);
     let route_status = statuses::of_routes(
         b,
         &inputs,
         statuses::Sources {
             routes: (http, grpc, tls, tcp, udp),
             refusals,
+            held: (held, held_by_fleet),
             chains,
             fleet_clusters,
             backends: backends.backends,
@@ -475,8 +484,13 @@ pub fn stages(b: &mut Builder) -> Pipeline {
     let pod_services = xbackend::pod_service_changes(b, &inputs, xbackends, uses);
     let xbackend_status = xbackend::statuses(b, &inputs, xbackends, pod_services, uses);
     let overlaps = overlaps::stages(b, of_hosts, attachments);
-    let proxy_status =
-        http_proxy::statuses(b, &inputs, proxy_stages, (overlaps, refusals), addresses);
+    let proxy_status = http_proxy::statuses(
+        b,
+        &inputs,
+        proxy_stages,
+        (overlaps, refusals, held),
+        addresses,
+    );
     let extension_status = extensions::statuses(b, &inputs, of_default_fleet.extensions);
     let configuration_status = configuration::statuses(b, &inputs);
     let statuses = b.union(
@@ -497,8 +511,12 @@ pub fn stages(b: &mut Builder) -> Pipeline {
         ],
     );
 
-    let ingress_notices =
-        ingress::notices(b, ingress_stages, (overlaps, refusals), points_by_domain);
+    let ingress_notices = ingress::notices(
+        b,
+        ingress_stages,
+        (overlaps, refusals, held),
+        points_by_domain,
+    );
     let service_notices = service_annotations::notices(b, inputs.services);
     let notices = b.union("notices", [ingress_notices, service_notices]);
 
@@ -538,6 +556,7 @@ pub fn stages(b: &mut Builder) -> Pipeline {
             statuses,
             notices,
             port_conflicts,
+            expiring,
         },
     }
 }

@@ -1,7 +1,7 @@
 //! Shared by all configuration sources: listeners, ports, hosts, connections and datagrams, which merge the rows of all
 //! sources; the fleet of objects without a Gateway; hostnames and wildcards, references, grants and delegations,
-//! certificates, client certificates, CAs, CRLs, JWKS, Services and their annotations, the Services of XBackends;
-//! durations; regular expressions, and the time that those of a host take; external authorization; objects of Contour's
+//! certificates and when they expire, client certificates, CAs, CRLs, JWKS, Services and their annotations, the Services of XBackends;
+//! durations; regular expressions, and the time that those of a host take; hosts that Envoys reject; external authorization; objects of Contour's
 //! group.
 
 pub(crate) mod authorities;
@@ -14,10 +14,12 @@ pub(crate) mod datagrams;
 pub(crate) mod default_fleet;
 pub(crate) mod delegation;
 pub(crate) mod durations;
+pub mod expiry;
 pub(crate) mod expressions;
 pub(crate) mod external_auth;
 pub(crate) mod grants;
 pub(crate) mod headers;
+pub(crate) mod held;
 pub mod hostname;
 pub mod hosts;
 pub(crate) mod jwks;

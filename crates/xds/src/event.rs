@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+use prost::bytes::Bytes;
 use tokio::sync::Notify;
 
 use crate::fleet::Rejection;
@@ -46,6 +47,10 @@ pub enum XdsEvent {
         fleet: FleetId,
         /// The rejected resource.
         rejection: Rejection,
+        /// The rejected version, as for clients without the variant.
+        body: Bytes,
+        /// The last version that a client accepted, if any. It is the rejected one if only some clients reject it.
+        last_good: Option<Bytes>,
     },
     /// A rejected resource was replaced by an acknowledged version or removed (alone or with its fleet), or every
     /// client that rejected it has disconnected and another has acknowledged it.
@@ -76,7 +81,9 @@ impl XdsEvent {
             }
             XdsEvent::Acked { client, .. } => Subject::Revision(client.stream),
             XdsEvent::WarmingTimedOut(client) => Subject::Warming(client.stream),
-            XdsEvent::Rejected { fleet, rejection } => Subject::Resource(
+            XdsEvent::Rejected {
+                fleet, rejection, ..
+            } => Subject::Resource(
                 fleet.clone(),
                 rejection.resource_type,
                 Arc::clone(&rejection.name),
@@ -260,6 +267,8 @@ mod tests {
                 version: Version::of(b"x"),
                 message: "no".into(),
             },
+            body: Bytes::from_static(b"x"),
+            last_good: None,
         }
     }
 

@@ -229,9 +229,15 @@ impl Fleet {
         };
         let key = (ty, Arc::clone(name));
         self.rejections.insert(key, rejection.clone());
+        let last_good = match entry.acked {
+            true => Some(&entry.current),
+            false => entry.last_good.as_deref(),
+        };
         self.events.push(XdsEvent::Rejected {
             fleet: self.id.clone(),
             rejection,
+            body: entry.current.body().clone(),
+            last_good: last_good.map(|good| good.body().clone()),
         });
     }
 

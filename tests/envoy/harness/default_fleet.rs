@@ -24,9 +24,7 @@ impl DefaultFleet {
 
     /// [`serving`](Self::serving) with an Envoy that resolves these names.
     pub(crate) async fn resolving(names: &Names, kind: &str, objects: &str) -> Self {
-        let envoy = names.envoy();
-        let envoy = envoy.to_str().expect("a readable path");
-        Self::start(kind, objects, &["--envoy", envoy]).await
+        Self::start(kind, objects, &["--envoy", &names.envoy()]).await
     }
 
     /// Sends a request without TLS.

@@ -38,21 +38,42 @@ fn parameters(name: &str, settings: &str) -> Value {
     })
 }
 
+/// The name of the class's settings.
+const CLASS: &str = "class";
+
+/// A GatewayClass whose Gateways may choose their workload.
+fn class() -> Value {
+    json!({
+        "apiVersion": "gateway.networking.k8s.io/v1",
+        "kind": "GatewayClass",
+        "metadata": { "name": NAME },
+        "spec": {
+            "controllerName": "projectsesame.io/gateway-controller",
+            "parametersRef": { "group": "", "kind": "ConfigMap", "name": CLASS, "namespace": shop::NAMESPACE },
+        },
+    })
+}
+
 /// Runs the test.
 pub(super) fn chosen(scene: &Scene) -> Result<String> {
     shop::open(scene)?;
+    let fields = "replicas, workload, autoscaling, networkPublishing";
+    let choices = format!("gatewayChoices: {{fields: [{fields}], maxReplicas: 4}}");
+    scene.apply(&[parameters(CLASS, &choices), class()])?;
     let watches = ["deployments", "services", "pods", "serviceaccounts"]
         .map(|kind| Labels::watch(scene, kind));
     let watches = watches.into_iter().collect::<Result<Vec<_>>>()?;
     let choose = |text: &str| scene.apply(&[parameters(NAME, text)]);
     choose("replicas: 1")?;
-    scene.apply(&shop::gateway(
+    let mut gateway = shop::gateway(
         NAME,
         json!({
             "parametersRef": { "group": "", "kind": "ConfigMap", "name": NAME },
             "labels": { "example.com/team": "shop" },
         }),
-    ))?;
+    );
+    gateway[0]["spec"]["gatewayClassName"] = json!(NAME);
+    scene.apply(&gateway)?;
     let address = shop::programmed(scene, NAME)?;
     let request = shop::request(address, &shop::host(NAME));
     shop::served(scene, &request, "")?;
@@ -67,15 +88,27 @@ pub(super) fn chosen(scene: &Scene) -> Result<String> {
     let to = workload(scene, "daemonsets", "deployments")?;
     choose("replicas: 1, workload: Deployment")?;
     let back = workload(scene, "deployments", "daemonsets")?;
-    choose("replicas: many")?;
-    until("the invalid parameter is reported", DONE, || {
-        reported(scene)
-    })?;
-    sleep(SLIP);
-    ensure!(
-        shop::made_for(scene, NAME, "pods")?.len() == 1,
-        "invalid parameters started or stopped Envoys"
-    );
+    // Invalid, and more than the class permits.
+    for wrong in [
+        "replicas: many",
+        "replicas: 5",
+        "replicas: 1, image: example.com/other:1",
+    ] {
+        choose(wrong)?;
+        let field = if wrong.contains("image") {
+            "envoy.image"
+        } else {
+            "replicas"
+        };
+        until(&format!("{wrong} is reported"), DONE, || {
+            reported(scene, field)
+        })?;
+        sleep(SLIP);
+        ensure!(
+            shop::made_for(scene, NAME, "pods")?.len() == 1,
+            "{wrong} started or stopped Envoys"
+        );
+    }
     choose("replicas: 1")?;
     shop::programmed(scene, NAME)?;
     let tally = load.stop()?;
@@ -119,6 +152,7 @@ pub(super) fn chosen(scene: &Scene) -> Result<String> {
     shop::served(scene, &outside, "")?;
 
     let gone = shop::delete(scene, NAME)?;
+    scene.kubectl(&["delete", "gatewayclass", NAME])?;
     Ok(format!(
         "{events} events, all with the label; switched to a DaemonSet in {:.0} s, back in {:.0} s: {tally}; ClusterIP \
          and NodePort responded; all objects removed in {:.0} s",
@@ -152,7 +186,7 @@ fn service(scene: &Scene, wanted: &str) -> Result<Value> {
     until(&format!("a Service of type {wanted}"), DONE, look).map(|(service, _)| service)
 }
 
-fn reported(scene: &Scene) -> Result<()> {
+fn reported(scene: &Scene, field: &str) -> Result<()> {
     let gateway = scene.get(&["-n", shop::NAMESPACE, "gateway", NAME])?;
     let conditions = &gateway["status"]["conditions"];
     ensure!(
@@ -167,7 +201,7 @@ fn reported(scene: &Scene) -> Result<()> {
     let accepted = accepted.context("no message")?;
     let message = accepted["message"].as_str().unwrap_or_default();
     ensure!(
-        message.contains("replicas"),
+        message.contains(field),
         "the message does not name the field: {message}"
     );
     Ok(())

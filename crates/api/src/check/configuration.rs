@@ -5,13 +5,16 @@ use std::sync::Arc;
 
 use crate::configuration::{
     ConfigurationSpec, DefaultPorts, EnvoyAutoscaling, EnvoyConfiguration, EnvoyLogLevel,
-    EnvoyToleration, EnvoyWorkload, ExternalTrafficPolicy, GatewayConfiguration,
-    HttpProxyConfiguration, IngressConfiguration, NetworkPublishing, NetworkPublishingType,
-    ObjectName, RateLimitServiceConfiguration, ResourceAmounts, TolerationEffect,
-    TolerationOperator, UnmanagedEnvoy,
+    EnvoyToleration, EnvoyWorkload, ExternalTrafficPolicy, GatewayChoice, GatewayChoices,
+    GatewayConfiguration, HttpProxyConfiguration, IngressConfiguration, NetworkPublishing,
+    NetworkPublishingType, ObjectName, RateLimitServiceConfiguration, ResourceAmounts,
+    TolerationEffect, TolerationOperator, UnmanagedEnvoy,
 };
 
-use super::{Check, at, each, each_of_some, ensure, fail, known, listeners, optional, text};
+use super::{
+    Check, at, each, each_of_some, ensure, fail, known, known_word, listeners, optional, text,
+    unique,
+};
 
 /// The maximum number of replicas, and the maximum CPU target in percent.
 const MAX_REPLICAS: u32 = 10_000;
@@ -113,6 +116,21 @@ fn envoy(envoy: &EnvoyConfiguration) -> Check {
     known("logLevel", envoy.log_level.as_ref(), EnvoyLogLevel::KNOWN)?;
     optional("maxConnections", envoy.max_connections.as_ref(), |most| {
         ensure(*most >= 1, "expected 1 or more")
+    })?;
+    at("gatewayChoices", choices(&envoy.gateway_choices))
+}
+
+fn choices(choices: &GatewayChoices) -> Check {
+    let fields = choices.fields.as_deref().unwrap_or_default();
+    each("fields", fields, GatewayChoice::KNOWN.len(), |field| {
+        known_word(field.as_str(), GatewayChoice::KNOWN)
+    })?;
+    unique("fields", fields, "is a duplicate", Some)?;
+    optional("maxReplicas", choices.max_replicas.as_ref(), replicas)?;
+    at("maxResources", amounts(&choices.max_resources))?;
+    let prefixes = choices.annotation_prefixes.as_deref().unwrap_or_default();
+    each("annotationPrefixes", prefixes, 64, |prefix| {
+        text::length(prefix, 1, 317)
     })
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::gateway_choices::GatewayChoices;
 use crate::duration::Duration;
 use crate::open_enum::open_enum;
 use crate::skip::is_default;
@@ -52,6 +53,9 @@ pub struct EnvoyConfiguration {
         schemars(length(max = 16), inner(length(min = 1, max = 253)))
     )]
     pub image_pull_secrets: Option<Vec<Arc<str>>>,
+    /// Annotations for the ServiceAccount of the Envoys, such as those that give it an identity in a cloud.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub service_account_annotations: Option<BTreeMap<String, String>>,
     /// The resources of each Envoy.
     #[serde(default, skip_serializing_if = "is_default")]
     pub resources: EnvoyResources,
@@ -76,6 +80,9 @@ pub struct EnvoyConfiguration {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(range(min = 1, max = 4_294_967_295_u32)))]
     pub max_connections: Option<u32>,
+    /// What Gateways may choose for their Envoys.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub gateway_choices: GatewayChoices,
 }
 
 /// How clients reach the Envoys: the Service in front of them.

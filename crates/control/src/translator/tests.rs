@@ -192,6 +192,14 @@ fn ready_is_sent_once_every_envoy_has_served_or_failed() {
     assert_eq!(ready(rig.events()), None);
 }
 
+fn rejection(message: &str) -> Rejection {
+    Rejection {
+        message: message.to_owned(),
+        body: Bytes::new(),
+        last_good: None,
+    }
+}
+
 #[test]
 fn a_removed_fleet_leaves_no_state() {
     let mut rig = rig();
@@ -206,9 +214,9 @@ fn a_removed_fleet_leaves_no_state() {
     let rejected = |name: &str| Rejected::listener(fleet(name), Port::tcp(80));
     rig.translator.turn(vec![
         Message::EnvoyReady(fleet("b")),
-        Message::Rejection(rejected("b"), Some("no".to_owned())),
+        Message::Rejection(rejected("b"), Some(rejection("no"))),
         // Unknown fleet.
-        Message::Rejection(rejected("z"), Some("no".to_owned())),
+        Message::Rejection(rejected("z"), Some(rejection("no"))),
     ]);
     assert_eq!(rig.translator.rejected.len(), 1);
     rig.translator.turn(vec![set(vec![remove_gateway("b")])]);
@@ -231,9 +239,8 @@ fn a_listener_is_removed_while_its_port_is_in_use() {
     };
     assert_eq!(listeners(&rig), 1);
     let rejected = Rejected::listener(fleet("a"), Port::tcp(80));
-    let rejection = |message: Option<&str>| {
-        Message::Rejection(rejected.clone(), message.map(ToOwned::to_owned))
-    };
+    let rejection =
+        |message: Option<&str>| Message::Rejection(rejected.clone(), message.map(rejection));
     rig.prober.all_in_use.store(true, Relaxed);
     rig.translator.turn(vec![rejection(Some("something else"))]);
     assert_eq!(listeners(&rig), 1);

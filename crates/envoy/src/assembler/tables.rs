@@ -37,14 +37,18 @@ const EVERYWHERE: u32 = SHARDS;
 /// The tables of all fleets.
 #[derive(Debug)]
 pub(super) struct Tables {
-    sharding: Sharding,
+    pub(super) sharding: Sharding,
     /// The bytes after a whole table's hosts.
     tail: Bytes,
     /// The bytes after a shard's hosts.
     shard_tail: Bytes,
     /// The bytes after either tail if one of the hosts changes cookies.
     script: Bytes,
-    tables: BTreeMap<RouteTableKey, Table>,
+    pub(super) tables: BTreeMap<RouteTableKey, Table>,
+    /// Shards of hosts that were held or released since the last commit.
+    pub(super) held_changes: BTreeSet<(RouteTableKey, u32)>,
+    /// Held hosts that have changed.
+    pub(super) changed_hosts: Vec<VirtualHostKey>,
     listeners: BTreeMap<ListenerKey, Arc<Listener>>,
     pub(super) on_demand: OnDemand,
     replaced: u64,
@@ -52,13 +56,15 @@ pub(super) struct Tables {
 
 /// The parts of a route table.
 #[derive(Debug, Default)]
-struct Table {
+pub(super) struct Table {
     /// `None`: the hosts exist, but the table doesn't (yet).
     table: Option<Arc<RouteTable>>,
     /// The table's reserved domains by shard (see [`shard_of`]).
     reserved: BTreeSet<(u32, Arc<str>)>,
     /// Hosts by shard and domain.
-    hosts: BTreeMap<(u32, Arc<str>), Bytes>,
+    pub(super) hosts: BTreeMap<(u32, Arc<str>), Bytes>,
+    /// What is served instead of some hosts; usually empty.
+    pub(super) held: BTreeMap<(u32, Arc<str>), Bytes>,
     /// The hosts that change cookies.
     scripted: BTreeSet<(u32, Arc<str>)>,
     /// Number of reserved domains in [`EVERYWHERE`].
@@ -93,6 +99,8 @@ impl Tables {
             shard_tail: shard_tail().encode_to_vec().into(),
             script: script().encode_to_vec().into(),
             tables: BTreeMap::new(),
+            held_changes: BTreeSet::new(),
+            changed_hosts: Vec::new(),
             listeners: BTreeMap::new(),
             on_demand: OnDemand::default(),
             replaced: 0,
@@ -220,13 +228,16 @@ impl Tables {
                 false => table.scripted.remove(&host),
             };
             if changed {
-                touch(&mut out, key, table, shard);
+                touch(&mut out, &key.table, table, shard);
             }
         }
         for (key, change) in commit.changes(encoded.virtual_hosts) {
             let table = self.tables.entry(key.table.clone()).or_default();
             let shard = shard_of(self.sharding, &key.domain);
             let host = (shard, key.domain.clone());
+            if table.held.remove(&host).is_some() {
+                self.changed_hosts.push(key.clone());
+            }
             let (before, after) = match bytes(change) {
                 Some(bytes) => (table.hosts.insert(host, bytes).is_some(), true),
                 None => (table.hosts.remove(&host).is_some(), false),
@@ -235,7 +246,12 @@ impl Tables {
                 table.hosts_everywhere += usize::from(after);
                 table.hosts_everywhere -= usize::from(before);
             }
-            touch(&mut out, key, table, shard);
+            touch(&mut out, &key.table, table, shard);
+        }
+        for (key, shard) in std::mem::take(&mut self.held_changes) {
+            if let Some(table) = self.tables.get(&key) {
+                touch(&mut out, &key, table, shard);
+            }
         }
         out
     }
@@ -432,7 +448,7 @@ impl Table {
             .clone()
             .any(|range| self.scripted.range(range).next().is_some());
         let hosts = ranges.flat_map(|range| self.hosts.range(range));
-        let hosts = hosts.map(|((_, domain), host)| (&**domain, host));
+        let hosts = hosts.map(|(key, host)| (&*key.1, self.held.get(key).unwrap_or(host)));
         let mut hosts: Vec<(&str, &Bytes)> = hosts
             .chain(without_host.iter().map(|(domain, host)| (*domain, host)))
             .collect();
@@ -481,16 +497,16 @@ impl Touched {
     }
 }
 
-/// Adds a host's shard to the touched parts of its table.
+/// Adds a shard to the touched parts of its table.
 fn touch(
     out: &mut BTreeMap<RouteTableKey, (Touched, bool)>,
-    host: &VirtualHostKey,
+    key: &RouteTableKey,
     table: &Table,
     shard: u32,
 ) {
     let before = table.table.is_some();
     let touched = out
-        .entry(host.table.clone())
+        .entry(key.clone())
         .or_insert_with(|| (Touched::none(), before));
     touched.0.add(shard);
 }
@@ -549,7 +565,7 @@ fn differences<'a, T: Ord>(before: &'a [T], after: &'a [T]) -> Vec<(&'a T, bool)
 }
 
 /// The shard of a domain, or [`EVERYWHERE`]; 0 if no table is sharded.
-fn shard_of(sharding: Sharding, domain: &str) -> u32 {
+pub(super) fn shard_of(sharding: Sharding, domain: &str) -> u32 {
     match sharding {
         Sharding::Never => 0,
         Sharding::Auto | Sharding::Always if is_everywhere(domain) => EVERYWHERE,

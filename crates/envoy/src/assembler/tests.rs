@@ -18,6 +18,7 @@ use crate::{
     Options, Sharding, cluster, endpoints, listener, route_table, secret, stages, virtual_host,
 };
 
+mod held;
 mod trust_bundles;
 
 const OFFSET: u16 = 8000;
@@ -82,10 +83,8 @@ impl World {
 
     fn take(&mut self, changes: &[ResourceChange]) {
         for change in changes.iter().cloned() {
-            let any = change
-                .body
-                .as_ref()
-                .map(|body| Any::decode(&**body).unwrap());
+            let body = change.body.as_deref();
+            let any = body.map(|body| Any::decode(body).unwrap());
             let value = any.map(|any| Bytes::from(any.value));
             assert_eq!(change.message(), value, "the message in the Any");
             let key = (change.fleet, change.type_url, change.name);

@@ -213,6 +213,23 @@ pub(crate) fn reserved(table: &RouteTable, domain: &str) -> pb::VirtualHost {
     }
 }
 
+/// A host that responds to all requests with 503.
+pub(crate) fn unavailable(domain: &str) -> pb::VirtualHost {
+    pb::VirtualHost {
+        name: domain.to_owned(),
+        domains: vec![domain.to_owned()],
+        routes: vec![pb::Route {
+            r#match: Some(pb::RouteMatch {
+                path_specifier: Some(pb::route_match::PathSpecifier::Prefix("/".to_owned())),
+                ..Default::default()
+            }),
+            action: Some(respond(503)),
+            ..Default::default()
+        }],
+        ..Default::default()
+    }
+}
+
 /// Responds with 421 on connections of any listener but `listener` and, with `fallback`, `*`, so that the client opens
 /// a connection for the host.
 fn misdirected(listener: &str, fallback: bool) -> pb::Route {

@@ -130,14 +130,28 @@ impl Common<'_> {
             "namespace": &*self.key.namespace,
             "labels": self.labels,
         });
-        if kind == ObjectKind::ClusterService {
-            metadata["labels"][labels::ROUTABILITY] = json!("cluster");
+        match kind {
+            ObjectKind::ClusterService => {
+                metadata["labels"][labels::ROUTABILITY] = json!("cluster");
+            }
+            // With this label, the Gateway API requires the Gateway's annotations too.
+            ObjectKind::ServiceAccount => {
+                let mut without = self.labels.clone();
+                without.remove(labels::GATEWAY);
+                metadata["labels"] = json!(without);
+            }
+            _ => {}
         }
         if let Some(owner) = &self.spec.request.owner {
             metadata["ownerReferences"] = json!([owner_reference(owner)]);
         }
         let annotations = match kind {
             ObjectKind::Service => service::annotations(self),
+            // Its annotations can give it permissions in a cloud.
+            ObjectKind::ServiceAccount => {
+                let annotations = &self.spec.parameters.service_account_annotations;
+                annotations.clone().unwrap_or_default()
+            }
             _ => self.annotations.clone(),
         };
         if !annotations.is_empty() {

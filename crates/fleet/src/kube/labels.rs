@@ -17,7 +17,7 @@ pub(super) const FLEET: &str = "projectsesame.io/fleet";
 /// Set on the Service for addresses inside the cluster.
 pub(super) const ROUTABILITY: &str = "projectsesame.io/routability";
 /// The Gateway. The Gateway API requires this label on a Gateway's resources.
-const GATEWAY: &str = "gateway.networking.k8s.io/gateway-name";
+pub(super) const GATEWAY: &str = "gateway.networking.k8s.io/gateway-name";
 /// The Gateway's class.
 const GATEWAY_CLASS: &str = "gateway.networking.k8s.io/gateway-class-name";
 /// Set on pods: a hash of their files. Changing a file changes the pod template, so the pods are replaced.

@@ -31,6 +31,8 @@ pub struct FleetParameters {
     pub external_traffic_policy: Option<TrafficPolicy>,
     /// The Envoy image.
     pub image: Option<String>,
+    /// Annotations for the ServiceAccount.
+    pub service_account_annotations: Option<BTreeMap<String, String>>,
     /// Secrets for pulling images, in the Gateway's namespace.
     pub image_pull_secrets: Option<Vec<String>>,
     /// CPU request of each Envoy, in millicores.
@@ -78,6 +80,9 @@ impl FleetParameters {
                 .or(wider.external_traffic_policy),
             image: self.image.or(wider.image),
             image_pull_secrets: self.image_pull_secrets.or(wider.image_pull_secrets),
+            service_account_annotations: self
+                .service_account_annotations
+                .or(wider.service_account_annotations),
             cpu_request: self.cpu_request.or(wider.cpu_request),
             cpu_limit: self.cpu_limit.or(wider.cpu_limit),
             memory_request: self.memory_request.or(wider.memory_request),
@@ -207,6 +212,7 @@ mod tests {
             external_traffic_policy: Some(TrafficPolicy::Local),
             image: Some("image".to_owned()),
             image_pull_secrets: Some(vec!["pull".to_owned()]),
+            service_account_annotations: Some(BTreeMap::new()),
             cpu_request: Some(100),
             cpu_limit: Some(2000),
             memory_request: Some(1 << 20),

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use sesame_api::{
     Duration, EnvoyConfiguration, EnvoyLogLevel, EnvoyResources, EnvoyToleration, EnvoyWorkload,
-    ExternalTrafficPolicy, NetworkPublishingType, TolerationEffect, TolerationOperator,
+    ExternalTrafficPolicy, NetworkPublishingType, ResourceAmounts, TolerationEffect,
+    TolerationOperator,
 };
 use sesame_model::{
     Autoscaling, FleetLogLevel, FleetParameters, ServiceType, TaintEffect, Toleration,
@@ -60,6 +61,7 @@ pub(crate) fn parameters(envoy: &EnvoyConfiguration) -> Result<FleetParameters, 
             .as_ref()
             .map(traffic_policy),
         image: text(envoy.image.as_ref()),
+        service_account_annotations: envoy.service_account_annotations.clone(),
         image_pull_secrets: texts(envoy.image_pull_secrets.as_deref()),
         cpu_request: amounts.cpu_request,
         cpu_limit: amounts.cpu_limit,
@@ -89,31 +91,17 @@ struct Amounts {
 
 impl Amounts {
     fn read(resources: &EnvoyResources, errors: &mut Vec<FieldError>) -> Self {
-        let mut read = |field: &str,
-                        text: &Option<Arc<str>>,
-                        parse: fn(&str) -> Option<u64>,
-                        expected: &str| {
-            let text = text.as_deref()?;
-            let amount = parse(text);
-            if amount.is_none() {
-                let field = format!("envoy.resources.{field}");
-                errors.push(FieldError::new(
-                    field,
-                    format!("expected {expected}, found {text:?}"),
-                ));
-            }
-            amount
-        };
-        let (cpu, memory) = (
-            "a CPU quantity such as 500m or 2",
-            "a memory quantity such as 128Mi or 1Gi",
-        );
         let EnvoyResources { requests, limits } = resources;
+        let mut read = |part: &str, of: &ResourceAmounts| {
+            amounts(&format!("envoy.resources.{part}"), of, errors)
+        };
+        let (cpu_request, memory_request) = read("requests", requests);
+        let (cpu_limit, memory_limit) = read("limits", limits);
         let amounts = Self {
-            cpu_request: read("requests.cpu", &requests.cpu, quantity::millicores, cpu),
-            cpu_limit: read("limits.cpu", &limits.cpu, quantity::millicores, cpu),
-            memory_request: read("requests.memory", &requests.memory, quantity::bytes, memory),
-            memory_limit: read("limits.memory", &limits.memory, quantity::bytes, memory),
+            cpu_request,
+            cpu_limit,
+            memory_request,
+            memory_limit,
         };
         for (name, request, limit) in [
             ("cpu", amounts.cpu_request, amounts.cpu_limit),
@@ -130,11 +118,35 @@ impl Amounts {
     }
 }
 
+/// CPU in millicores and memory in bytes, at `field`.
+pub(super) fn amounts(
+    field: &str,
+    amounts: &ResourceAmounts,
+    errors: &mut Vec<FieldError>,
+) -> (Option<u64>, Option<u64>) {
+    let mut read =
+        |name: &str, text: &Option<Arc<str>>, parse: fn(&str) -> Option<u64>, expected: &str| {
+            let text = text.as_deref()?;
+            let amount = parse(text);
+            if amount.is_none() {
+                let message = format!("expected {expected}, found {text:?}");
+                errors.push(FieldError::new(format!("{field}.{name}"), message));
+            }
+            amount
+        };
+    let cpu = "a CPU quantity such as 500m or 2";
+    let memory = "a memory quantity such as 128Mi or 1Gi";
+    (
+        read("cpu", &amounts.cpu, quantity::millicores, cpu),
+        read("memory", &amounts.memory, quantity::bytes, memory),
+    )
+}
+
 fn text(text: Option<&Arc<str>>) -> Option<String> {
     text.map(|text| text.as_ref().to_owned())
 }
 
-fn texts(list: Option<&[Arc<str>]>) -> Option<Vec<String>> {
+pub(super) fn texts(list: Option<&[Arc<str>]>) -> Option<Vec<String>> {
     list.map(|list| list.iter().map(|text| text.as_ref().to_owned()).collect())
 }
 

@@ -15,7 +15,7 @@ use sesame_engine::{Builder, Reader, Table};
 use super::{FleetSettings, KEY, parse};
 use crate::gateway_api::class::ClassState;
 use crate::inputs::Inputs;
-use crate::problem::{Problem, bounded};
+use crate::problem::{FieldError, Problem, bounded};
 
 /// The settings for fleets in a configuration, or an error.
 #[derive(Clone, Debug, PartialEq)]
@@ -131,10 +131,19 @@ pub(crate) fn of_gateway(
 ) -> GatewayParameters {
     let own = own(reader, table, gateway);
     match (own, &class.parameters) {
-        (Ok(own), Some(wider)) => GatewayParameters {
-            chosen: Some(own.over(wider.clone()).over(instance.clone())),
-            wrong: None,
-        },
+        (Ok(own), Some(wider)) => {
+            let inherited = wider.clone().over(instance.clone());
+            match permitted(gateway, &own, &inherited) {
+                Ok(()) => GatewayParameters {
+                    chosen: Some(own.over(inherited)),
+                    wrong: None,
+                },
+                Err(problem) => GatewayParameters {
+                    chosen: None,
+                    wrong: Some(problem),
+                },
+            }
+        }
         (Err(problem), _) => GatewayParameters {
             chosen: None,
             wrong: Some(problem),
@@ -166,6 +175,44 @@ fn own(
     let kind = known_kind(field, reference.known_kind(), group, kind)?;
     let key = ObjectKey::new(kind, gateway.meta.namespace.clone(), name.clone());
     look_up(reader, table, field, &key)
+}
+
+/// Checks what the Gateway chooses for its Envoys.
+fn permitted(
+    gateway: &Gateway,
+    own: &FleetSettings,
+    inherited: &FleetSettings,
+) -> Result<(), Problem> {
+    let choices = &inherited.choices;
+    let mut errors = Vec::new();
+    if let Some(infrastructure) = &gateway.spec.infrastructure {
+        let keys = infrastructure.annotations.keys();
+        errors.extend(choices.annotations("spec.infrastructure.annotations", keys));
+    }
+    let reference = gateway.spec.infrastructure.as_deref();
+    let reference = reference.and_then(|infrastructure| infrastructure.parameters_ref.as_ref());
+    if let (Err(refused), Some(reference)) = (choices.check(own), reference) {
+        let refused: Vec<String> = refused
+            .iter()
+            .map(|error| format!("spec.{error}"))
+            .collect();
+        let message = format!(
+            "{} {}/{} sets more than the GatewayClass permits: {}",
+            reference.kind,
+            gateway.meta.namespace,
+            reference.name,
+            refused.join("; ")
+        );
+        errors.push(FieldError::new(
+            "spec.infrastructure.parametersRef",
+            message,
+        ));
+    }
+    if errors.is_empty() {
+        return Ok(());
+    }
+    let errors: Vec<String> = errors.iter().map(FieldError::to_string).collect();
+    Err(invalid(errors.join("; ")))
 }
 
 fn look_up(

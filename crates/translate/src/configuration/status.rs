@@ -10,7 +10,7 @@ use sesame_api::{
 };
 use sesame_engine::{Builder, Index, Reader, Table};
 
-use super::parameters;
+use super::FleetSettings;
 use crate::gateway_api::class;
 use crate::inputs::Inputs;
 use crate::problem::{FieldError, bounded};
@@ -109,8 +109,7 @@ fn status(
     uses: &Use,
     generation: i64,
 ) -> ConditionsStatus {
-    let errors = spec.envoy.as_deref().map(parameters);
-    let errors = errors.and_then(Result::err).unwrap_or_default();
+    let errors = FleetSettings::read(spec).err().unwrap_or_default();
     let valid = errors.is_empty();
     let (reason, message) = match valid {
         true => ("Accepted", "The spec is valid."),

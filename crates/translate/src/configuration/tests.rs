@@ -36,6 +36,7 @@ envoy:
   disruptionBudget: true
   image: example.com/envoy:1
   imagePullSecrets: [pull]
+  serviceAccountAnnotations: {example.com/role: edge}
   resources:
     requests: {cpu: '0.5', memory: 128Mi}
     limits: {cpu: '2', memory: 1Gi}
@@ -65,6 +66,10 @@ envoy:
         external_traffic_policy: Some(TrafficPolicy::Local),
         image: Some("example.com/envoy:1".into()),
         image_pull_secrets: Some(vec!["pull".into()]),
+        service_account_annotations: Some(BTreeMap::from([(
+            "example.com/role".into(),
+            "edge".into(),
+        )])),
         cpu_request: Some(500),
         cpu_limit: Some(2_000),
         memory_request: Some(128 << 20),
@@ -125,7 +130,10 @@ fn the_documented_example_has_all_fields() {
     let FleetSettings {
         parameters,
         listeners,
+        choices,
     } = configured.fleet;
+    let choices = format!("{choices:?}");
+    assert!(!choices.contains("None"), "{choices}");
     let listeners = format!("{listeners:?}");
     assert!(!listeners.contains("None"), "{listeners}");
     let all = format!("{:?}", parameters.over(replicas));
@@ -209,6 +217,18 @@ fn errors_name_their_field() {
         ),
         ("logLevel: loud", "logLevel: expected one of trace,"),
         ("maxConnections: 0", "maxConnections: expected 1"),
+        (
+            "gatewayChoices: {fields: [image]}",
+            "gatewayChoices.fields[0]: expected one of autoscaling,",
+        ),
+        (
+            "gatewayChoices: {fields: [drain, drain]}",
+            "gatewayChoices.fields[1]: is a duplicate",
+        ),
+        (
+            "gatewayChoices: {maxReplicas: 0}",
+            "gatewayChoices.maxReplicas: expected a number from 1",
+        ),
         ("image: ''", "image: must not be empty"),
         ("image: a b", "image: expected a name"),
         (

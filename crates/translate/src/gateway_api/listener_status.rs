@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use sesame_api::{Condition, Kind, ListenerStatus, ObjectKey, condition, reason};
-use sesame_engine::{Index, Reader};
-use sesame_model::FleetState;
+use sesame_engine::{Index, Reader, Table};
+use sesame_model::{CertificateKey, FleetState};
 
 use super::listener_state::ListenerState;
 use crate::fleet::{Rejected, RejectedKind};
@@ -24,6 +24,8 @@ pub(crate) struct Sources<'a> {
     pub(crate) fleet: Option<&'a FleetState>,
     pub(crate) client_certificates: ClientCertificates,
     pub(crate) attached: Index<ObjectKey, Attachments, ListenerId>,
+    /// Messages about certificates that expire soon.
+    pub(crate) expiring: Table<CertificateKey, String>,
 }
 
 /// The statuses of an object's listeners.
@@ -84,6 +86,8 @@ pub(super) struct Verdict {
     refused: Option<Problem>,
     /// Why it isn't programmed.
     pub(super) idle: Option<Problem>,
+    /// Messages about its certificates.
+    expiring: Vec<String>,
 }
 
 /// Determines the states of an object's listeners. `refused` is the reason why none of them is served, if any.
@@ -128,7 +132,13 @@ fn judge(
     } else {
         rejected(reader, sources, listener).or_else(|| pending(sources))
     };
-    Verdict { refused, idle }
+    let expiring = listener.certificates.iter();
+    let expiring = expiring.filter_map(|key| reader.get(sources.expiring, key));
+    Verdict {
+        refused,
+        idle,
+        expiring: expiring.map(|message| String::clone(&message)).collect(),
+    }
 }
 
 /// Why Envoy rejected the listener's port, routes, certificates, CAs or authorization services.
@@ -203,8 +213,16 @@ pub(super) fn pending(sources: &Sources<'_>) -> Option<Problem> {
 
 impl Verdict {
     fn conditions(self, listener: &ListenerState, generation: i64) -> Vec<Condition> {
-        let of = |type_, problem: &Option<Problem>, good| {
+        let of = |type_, problem: &Option<Problem>, (reason, good): (_, &str)| {
+            let good = (reason, good.to_owned());
             Problem::or_true(problem.as_ref(), type_, good, generation)
+        };
+        let resolved = match self.expiring.is_empty() {
+            true => "all references are resolved".to_owned(),
+            false => bounded(format!(
+                "all references are resolved, but {}",
+                self.expiring.join("; ")
+            )),
         };
         let mut conditions = vec![
             of(
@@ -223,10 +241,7 @@ impl Verdict {
             of(
                 condition::listener::RESOLVED_REFS,
                 &listener.unresolved,
-                (
-                    reason::listener::RESOLVED_REFS,
-                    "all references are resolved",
-                ),
+                (reason::listener::RESOLVED_REFS, &resolved),
             ),
         ];
         conditions.push(match &listener.conflicted {

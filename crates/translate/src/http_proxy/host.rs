@@ -317,7 +317,12 @@ fn usable(
     let about = (About::CERTIFICATE, field.as_str(), name);
     let certificate = secrets::permitted(reader, inputs, &proxy.meta.namespace, about, findings)?;
     match secrets::certificate(reader, sources.certificates, &certificate) {
-        Ok(()) => Some(certificate),
+        Ok(()) => {
+            if let Some(message) = reader.get(sources.expiring, &certificate) {
+                findings.warn(About::CERTIFICATE, &field, &**message);
+            }
+            Some(certificate)
+        }
         Err(message) => {
             findings.error(About::CERTIFICATE, &field, message);
             None

@@ -15,6 +15,7 @@ use crate::shared::covering::PointsByDomain;
 use crate::shared::default_fleet;
 use crate::shared::delegation::Delegations;
 use crate::shared::expressions;
+use crate::shared::held;
 use crate::shared::hostname;
 use crate::shared::overlaps::{self, ByLoser};
 
@@ -34,7 +35,7 @@ pub(super) struct Sources {
 pub(super) fn stage(
     b: &mut Builder,
     sources: Sources,
-    (overlaps, refusals): (ByLoser, expressions::ByObject),
+    (overlaps, refusals, held): (ByLoser, expressions::ByObject, held::ByObject),
     points: PointsByDomain,
 ) -> Table<ObjectKey, Notices> {
     let Sources { read, routes, .. } = sources;
@@ -56,6 +57,9 @@ pub(super) fn stage(
                 format!("spec.rules[{rule}].http.paths[{path}].path"),
                 message,
             );
+        }
+        if let Some(message) = held::message(reader, held, key) {
+            notices.error("spec.rules", message);
         }
         notices.non_empty()
     })
@@ -108,6 +112,12 @@ impl Sources {
                 certificate,
                 key,
             );
+            let expiring = reader.get(self.certificates.expiring, certificate);
+            if let (Ok(()), Some(message)) = (&checked, expiring)
+                && reported.insert((host.index, certificate))
+            {
+                notices.warning(format!("{field}.secretName"), String::clone(&message));
+            }
             let any_host = own.as_ref().is_some_and(|own| own.any_host);
             let owner = reader.get(self.tls.owners, name);
             if let Err(message) = checked {

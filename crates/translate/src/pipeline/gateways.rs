@@ -287,6 +287,7 @@ pub(super) fn statuses(
     inputs: &Inputs,
     gateways: &Gateways,
     attached: Index<ObjectKey, Attachments, ListenerId>,
+    expiring: Table<CertificateKey, String>,
 ) -> (
     Table<ObjectKey, ObjectStatus>,
     Table<ObjectKey, ObjectStatus>,
@@ -313,6 +314,7 @@ pub(super) fn statuses(
                 fleet: fleet.as_deref(),
                 client_certificates: gateways.client_certificates,
                 attached,
+                expiring,
             },
             asked: &gateway.spec.addresses,
             routability: class::has_routability(
@@ -348,6 +350,7 @@ pub(super) fn statuses(
             fleet: fleet.as_deref(),
             client_certificates: gateways.client_certificates,
             attached,
+            expiring,
         };
         let parent = *reader.get(parents, &state.gateway)?;
         let status = listener_set_status::status(reader, &sources, parent, key, &set, &state);

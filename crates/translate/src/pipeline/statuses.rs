@@ -3,18 +3,20 @@
 use std::sync::Arc;
 
 use sesame_api::{ObjectKey, ObjectStatus};
-use sesame_engine::{Builder, Reader, Table};
-use sesame_model::{ClusterKey, FleetId};
+use sesame_engine::{Builder, Index, Reader, Table};
+use sesame_model::{ClusterKey, FleetId, VirtualHostKey};
 
 use crate::fleet::{Rejected, RejectedKind};
 use crate::gateway_api::l4_route;
-use crate::gateway_api::route::status::{Findings, Rejections};
+use crate::gateway_api::route::status::{Findings, REJECTED, Rejections};
 use crate::gateway_api::route::{self, RouteKind};
 use crate::inputs::Inputs;
+use crate::problem::Problem;
 use crate::settings::Settings;
 use crate::shared::client_certificates::ClientCertificates;
 use crate::shared::connections::{ChainKey, ServedChain};
 use crate::shared::expressions;
+use crate::shared::held;
 use crate::shared::hosts::Attachments;
 use crate::shared::services::RoutedBackend;
 
@@ -31,6 +33,8 @@ pub(super) struct Sources {
     ),
     /// Matches that aren't served because of their regular expressions.
     pub(super) refusals: expressions::ByObject,
+    /// Hosts that Envoys rejected.
+    pub(super) held: (held::ByObject, Index<VirtualHostKey, held::Held, FleetId>),
     /// The routes that get forwarded connections.
     pub(super) chains: Table<ChainKey, ServedChain>,
     /// The clusters of each fleet.
@@ -50,6 +54,7 @@ pub(super) fn of_routes(
     let inputs = *inputs;
     let (http, grpc, tls, tcp, udp) = sources.routes;
     let (chains, refusals) = (sources.chains, sources.refusals);
+    let (held, held_by_fleet) = sources.held;
     let clusters_by_secret = b.index(
         sources.fleet_clusters,
         "fleet's clusters by secret",
@@ -76,18 +81,28 @@ pub(super) fn of_routes(
     );
     let rejections = Rejections {
         rejections: inputs.rejections,
-        fleets: b.union_keys("fleets that reject backends", [rejected_by_fleet.into()]),
+        fleets: b.union_keys(
+            "fleets that reject resources of routes",
+            [rejected_by_fleet.into(), held_by_fleet.into()],
+        ),
         backends: sources.backends,
         client_certificates: sources.client_certificates,
     };
     let of_requests = |stages: route::Stages| {
-        move |reader: &mut Reader<'_>, key: &ObjectKey, _: &Attachments| {
+        move |reader: &mut Reader<'_>, key: &ObjectKey, attachments: &Attachments| {
             let rules = reader.get(stages.rules, key)?;
             let mut findings = Findings::of(&rules);
             // Most routes have no expressions, so reading the index for each would waste memory.
             if rules.has_expressions() {
                 let partial = findings.partially_invalid.take();
                 findings.partially_invalid = expressions::problem(reader, refusals, key, partial);
+            }
+            let mut fleets = attachments.fleets();
+            if fleets.any(|fleet| reader.exists(rejections.fleets, fleet)) {
+                let message = held::message(reader, held, key);
+                let problem = message.map(|message| Problem::new(REJECTED, message));
+                let problems = problem.into_iter().chain(findings.partially_invalid.take());
+                findings.partially_invalid = Problem::merge(problems.collect());
             }
             Some(findings)
         }

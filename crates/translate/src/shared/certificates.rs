@@ -17,6 +17,8 @@ use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::{FromDer, X509Certificate};
 use x509_parser::public_key::PublicKey;
 
+use crate::shared::expiry::Validity;
+
 /// The Secret type that the Gateway API requires.
 pub const SECRET_TYPE: &str = "kubernetes.io/tls";
 
@@ -47,6 +49,8 @@ pub enum CertificateState {
         certificate: Certificate,
         /// Its DNS names, in lower case, sorted.
         names: Arc<[String]>,
+        /// When it is valid.
+        validity: Validity,
     },
     /// The Secret doesn't exist.
     Missing,
@@ -57,15 +61,16 @@ pub enum CertificateState {
 /// Reads a certificate from a Secret.
 pub fn read(secret: &SecretData) -> CertificateState {
     match try_read(secret) {
-        Ok((certificate, names)) => CertificateState::Valid {
+        Ok((certificate, names, validity)) => CertificateState::Valid {
             certificate,
             names: names.into(),
+            validity,
         },
         Err(reason) => CertificateState::Invalid(reason),
     }
 }
 
-fn try_read(secret: &SecretData) -> Result<(Certificate, Vec<String>), String> {
+fn try_read(secret: &SecretData) -> Result<(Certificate, Vec<String>, Validity), String> {
     if &*secret.type_ != SECRET_TYPE {
         return Err(format!(
             "has type {:?}; certificates require type {SECRET_TYPE}",
@@ -92,6 +97,10 @@ fn try_read(secret: &SecretData) -> Result<(Certificate, Vec<String>), String> {
         return Err(format!("has more than {MAX_CHAIN} certificates in {CHAIN}"));
     }
     let mut names = Vec::new();
+    let mut validity = Validity {
+        from: i64::MIN,
+        until: i64::MAX,
+    };
     for (position, der) in certificates.iter().enumerate() {
         let (_, certificate) = X509Certificate::from_der(der).map_err(|_| {
             format!(
@@ -99,6 +108,10 @@ fn try_read(secret: &SecretData) -> Result<(Certificate, Vec<String>), String> {
                 position + 1
             )
         })?;
+        // The chain is valid as long as all its certificates are.
+        let own = certificate.validity();
+        validity.from = validity.from.max(own.not_before.timestamp());
+        validity.until = validity.until.min(own.not_after.timestamp());
         if position == 0 {
             check_public_key(&certificate)?;
             names = dns_names(&certificate);
@@ -133,7 +146,7 @@ fn try_read(secret: &SecretData) -> Result<(Certificate, Vec<String>), String> {
                 "has a private key in {PRIVATE_KEY} that does not match the certificate in {CHAIN}"
             )
         })?;
-    Ok((served, names))
+    Ok((served, names, validity))
 }
 
 /// The label of a key's PEM block (RFC 7468, section 10; the older labels are OpenSSL's).
@@ -177,7 +190,8 @@ pub(super) fn pem(label: &str, der: &[u8]) -> String {
 fn check_public_key(certificate: &X509Certificate<'_>) -> Result<(), String> {
     let bits = match certificate.public_key().parsed() {
         Ok(PublicKey::RSA(rsa)) if !(2048..=4096).contains(&rsa.key_size()) => rsa.key_size(),
-        Ok(PublicKey::RSA(_) | PublicKey::EC(_)) => return Ok(()),
+        Ok(PublicKey::RSA(_)) => return Ok(()),
+        Ok(PublicKey::EC(_)) => return check_usage(certificate),
         _ => {
             return Err(format!(
                 "has a certificate in {CHAIN} whose key is neither RSA nor ECDSA"
@@ -186,6 +200,17 @@ fn check_public_key(certificate: &X509Certificate<'_>) -> Result<(), String> {
     };
     Err(format!(
         "has a {bits}-bit RSA key in {CHAIN}; use 2048 to 4096 bits, or ECDSA P-256 or P-384"
+    ))
+}
+
+/// Rejects ECDSA certificates that aren't for signatures, which Envoy's TLS library can't use.
+fn check_usage(certificate: &X509Certificate<'_>) -> Result<(), String> {
+    let usage = certificate.key_usage().ok().flatten();
+    if usage.is_none_or(|usage| usage.value.digital_signature()) {
+        return Ok(());
+    }
+    Err(format!(
+        "has an ECDSA certificate in {CHAIN} whose keyUsage lacks digitalSignature, which TLS requires"
     ))
 }
 
@@ -264,6 +289,23 @@ mod tests {
         let (ed_chain, ed_key) = pair(&["a.example.com"], &rcgen::PKCS_ED25519);
         assert!(reason(&secret(&chain, &other_key)).contains("does not match"));
         assert!(reason(&secret(&ed_chain, &ed_key)).contains("neither RSA nor ECDSA"));
+        let agreement = |usages: &[rcgen::KeyUsagePurpose]| {
+            let key = rcgen::KeyPair::generate().expect("a key");
+            let mut parameters =
+                rcgen::CertificateParams::new(["a.example.com".to_owned()]).expect("parameters");
+            parameters.key_usages = usages.to_vec();
+            let certificate = parameters.self_signed(&key).expect("a certificate");
+            secret(&certificate.pem(), &key.serialize_pem())
+        };
+        let usages = [
+            rcgen::KeyUsagePurpose::KeyAgreement,
+            rcgen::KeyUsagePurpose::DigitalSignature,
+        ];
+        assert!(reason(&agreement(&usages[..1])).contains("lacks digitalSignature"));
+        assert!(matches!(
+            read(&agreement(&usages)),
+            CertificateState::Valid { .. }
+        ));
         assert!(reason(&secret("", &key)).contains("no data in tls.crt"));
         assert!(reason(&secret("Hello world\n", &key)).contains("no PEM certificate"));
         assert!(reason(&secret(&chain, "Hello world\n")).contains("no PEM private key"));

@@ -56,6 +56,8 @@ pub(crate) struct Sources {
     pub(crate) backends: Table<ClusterKey, RoutedBackend>,
     /// Certificates that objects refer to.
     pub(crate) certificates: Table<CertificateKey, CertificateState>,
+    /// Messages about certificates that expire soon.
+    pub(crate) expiring: Table<CertificateKey, String>,
     /// The objects from which other objects take CA certificates.
     pub(crate) authorities: Table<ObjectKey, AuthorityState>,
     /// CRLs that objects refer to.

@@ -56,6 +56,7 @@ fn all_parameters() -> FleetSpec {
         external_traffic_policy: Some(TrafficPolicy::Local),
         image: Some("registry.example/envoy:2".to_owned()),
         image_pull_secrets: Some(vec!["pull".to_owned()]),
+        service_account_annotations: Some(pairs(&[("cloud.example/role", "edge")])),
         cpu_request: Some(500),
         cpu_limit: Some(3500),
         memory_request: Some(256 << 20),
@@ -193,15 +194,36 @@ fn owner_labels_apply_everywhere_and_never_override_ours() {
     let overridden = desired_of(&spec);
     assert_eq!(overridden, plain);
     let template = &plain.objects[&ObjectKind::Deployment]["spec"]["template"];
-    for object in plain.objects.values().chain([template]) {
+    let all = plain
+        .objects
+        .iter()
+        .map(|(kind, object)| (Some(*kind), object));
+    for (kind, object) in all.chain([(None, template)]) {
         let metadata = &object["metadata"];
         assert_eq!(metadata["labels"]["team"], "shop");
+        if kind == Some(ObjectKind::ServiceAccount) {
+            continue;
+        }
         assert_eq!(metadata["annotations"]["example.com/note"], "hello");
         assert_eq!(
             metadata["labels"]["gateway.networking.k8s.io/gateway-name"],
             "front.door"
         );
     }
+}
+
+#[test]
+fn a_service_account_has_only_its_own_annotations() {
+    let mut spec = all_parameters();
+    let metadata = |spec: &FleetSpec| {
+        desired_of(spec).objects[&ObjectKind::ServiceAccount]["metadata"].clone()
+    };
+    assert_eq!(
+        metadata(&spec)["annotations"],
+        json!({ "cloud.example/role": "edge" })
+    );
+    spec.parameters.service_account_annotations = None;
+    assert_eq!(metadata(&spec).get("annotations"), None);
 }
 
 #[test]

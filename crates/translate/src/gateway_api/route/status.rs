@@ -18,7 +18,7 @@ use crate::shared::services::{Backend, RoutedBackend};
 #[derive(Clone, Copy)]
 pub(crate) struct Rejections {
     pub(crate) rejections: Table<Rejected, String>,
-    /// Fleets that reject clusters, endpoints, or secrets of clusters. Usually empty, which saves a lookup per backend.
+    /// Fleets that reject hosts, clusters, endpoints, or secrets of clusters. Usually empty, which saves a lookup per backend.
     pub(crate) fleets: Table<FleetId, ()>,
     /// The clusters of backends.
     pub(crate) backends: Table<ClusterKey, RoutedBackend>,
@@ -99,9 +99,9 @@ pub(crate) fn status(
     RouteStatus { parents }
 }
 
-/// Reason for ResolvedRefs=False if Envoy rejected a backend. The spec has no such reason: the defect is in Sesame, not
+/// Reason for ResolvedRefs=False if Envoy rejected a backend, and for PartiallyInvalid=True if Envoy rejected a host. The spec has no such reason: the defect is in Sesame, not
 /// in the object.
-const REJECTED: &str = "RejectedByEnvoy";
+pub(crate) const REJECTED: &str = "RejectedByEnvoy";
 
 /// A backend of the route that an Envoy has rejected.
 pub(crate) fn rejected_backend(

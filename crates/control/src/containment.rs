@@ -1,0 +1,102 @@
+//! Finds the hosts that Envoys reject, so that changes to the other hosts of their table take effect.
+//!
+//! In: rejections of route tables with the suspected hosts, and acknowledgements. Out: hosts to hold and to release. Pure.
+//!
+//! A single suspect is the cause. Several are all held, so the table is accepted without them, and divided into groups; then
+//! each group is released. If the table is rejected again, the group contains a cause and is divided further.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use sesame_envoy::Suspect;
+use sesame_model::{FleetId, VirtualHostKey};
+use sesame_translate::fleet::Rejected;
+
+use crate::core::Input;
+
+/// The hosts that Envoys reject, and the searches for them.
+#[derive(Debug, Default)]
+pub(crate) struct Containment {
+    /// By table or shard.
+    searches: BTreeMap<Rejected, Search>,
+    found: BTreeSet<VirtualHostKey>,
+}
+
+#[derive(Debug, Default)]
+struct Search {
+    /// Held hosts, to be released a group at a time.
+    groups: Vec<Vec<Suspect>>,
+    /// The revision with the last held or released hosts; `None` if it hasn't been sent.
+    sent: Option<u64>,
+}
+
+impl Containment {
+    /// Reacts to the rejection of a table or shard, with the hosts that may be its cause.
+    pub(crate) fn rejected(
+        &mut self,
+        resource: &Rejected,
+        suspects: Vec<Suspect>,
+        message: &str,
+    ) -> Vec<Input> {
+        if suspects.is_empty() {
+            return Vec::new();
+        }
+        let search = self.searches.entry(resource.clone()).or_default();
+        search.sent = None;
+        let mut message = Some(message.to_owned());
+        match &*suspects {
+            [one] => _ = self.found.insert(one.key.clone()),
+            several => {
+                message = None;
+                let half = several.len() / 2;
+                search
+                    .groups
+                    .extend(several.chunks(half).map(<[_]>::to_vec));
+            }
+        }
+        let hold = |suspect| Input::HoldHost(suspect, message.clone());
+        suspects.into_iter().map(hold).collect()
+    }
+
+    /// All inputs so far have been sent in this revision.
+    pub(crate) fn sent(&mut self, revision: u64) {
+        for search in self.searches.values_mut() {
+            search.sent.get_or_insert(revision);
+        }
+    }
+
+    /// Reacts to an Envoy's acknowledgement of a revision: tables that haven't been rejected are accepted.
+    pub(crate) fn acked(&mut self, fleet: &FleetId, revision: u64) -> Vec<Input> {
+        let mut released = Vec::new();
+        self.searches.retain(|resource, search| {
+            if resource.fleet != *fleet || search.sent.is_none_or(|sent| sent > revision) {
+                return true;
+            }
+            let group = search.groups.pop();
+            search.sent = None;
+            let more = group.is_some();
+            released.extend(group.into_iter().flatten());
+            more
+        });
+        let hosts = released.into_iter().map(|suspect| suspect.key);
+        hosts.map(Input::ReleaseHost).collect()
+    }
+
+    /// A held host has changed, so it is no longer held.
+    pub(crate) fn changed(&mut self, host: &VirtualHostKey) {
+        self.found.remove(host);
+    }
+
+    /// The number of rejected hosts.
+    pub(crate) fn count(&self) -> usize {
+        self.found.len()
+    }
+
+    /// Ends the searches of a fleet that is gone.
+    pub(crate) fn forget(&mut self, fleet: &FleetId) {
+        self.searches.retain(|resource, _| resource.fleet != *fleet);
+        self.found.retain(|host| host.table.fleet != *fleet);
+    }
+}
+
+#[cfg(test)]
+mod tests;
