@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use sesame_envoy::{Options, Sharding};
-use sesame_fleet::local::{Level, Supervisor};
+use sesame_fleet::local::{Level, Supervisor, memory};
 use sesame_sources::files::{self, ChangeSet, FilesConfig};
 use sesame_translate::settings::{Mode, Settings};
 use sesame_xds as xds;
@@ -250,6 +250,7 @@ impl Local {
         let launch = LaunchConfig {
             xds_socket,
             concurrency: config.concurrency,
+            memory_limit: memory::heap_limit(),
             generations,
         };
         let supervise = fleets::supervise(

@@ -50,7 +50,8 @@ pub struct BootstrapOptions {
     pub admin: Admin,
     /// Limit on client connections across all listeners; further connections are rejected. See [`MAX_CONNECTIONS`].
     pub max_connections: u64,
-    /// Heap limit in bytes: near it, Envoy first releases memory, then rejects requests. `None`: no limit.
+    /// Heap limit in bytes: near it, Envoy releases memory, then resets large streams, and rejects requests and connections.
+    /// `None`: no limit.
     pub memory_limit: Option<u64>,
     /// Whether [`sesame_shard::MODULE`] is in Envoy's search path for modules.
     pub module: bool,
@@ -231,8 +232,12 @@ fn admin(admin: &Admin) -> Option<pb::Admin> {
     })
 }
 
-/// Rejects connections and requests under overload, before the process runs out of memory.
+/// Streams with less memory in buffers aren't reset under overload: 1 MiB, as a power of two.
+const LARGE_BUFFERS: u32 = 20;
+
+/// Sheds load before the process runs out of memory.
 fn overload_manager(options: &BootstrapOptions) -> overload::OverloadManager {
+    use overload::trigger::TriggerOneof;
     const HEAP: &str = "envoy.resource_monitors.fixed_heap";
     let mut out = overload::OverloadManager {
         resource_monitors: vec![monitor(
@@ -253,20 +258,31 @@ fn overload_manager(options: &BootstrapOptions) -> overload::OverloadManager {
                 ..Default::default()
             },
         ));
-        let action = |name: &str, value| overload::OverloadAction {
-            name: name.to_owned(),
+        let at = |value| TriggerOneof::Threshold(overload::ThresholdTrigger { value });
+        let between = |scaling_threshold, saturation_threshold| {
+            TriggerOneof::Scaled(overload::ScaledTrigger {
+                scaling_threshold,
+                saturation_threshold,
+            })
+        };
+        let action = |name: &str, trigger| overload::OverloadAction {
+            name: format!("envoy.overload_actions.{name}"),
             triggers: vec![overload::Trigger {
                 name: HEAP.to_owned(),
-                trigger_oneof: Some(overload::trigger::TriggerOneof::Threshold(
-                    overload::ThresholdTrigger { value },
-                )),
+                trigger_oneof: Some(trigger),
             }],
             ..Default::default()
         };
         out.actions = vec![
-            action("envoy.overload_actions.shrink_heap", 0.90),
-            action("envoy.overload_actions.stop_accepting_requests", 0.95),
+            action("shrink_heap", at(0.90)),
+            action("disable_http_keepalive", at(0.92)),
+            action("reset_high_memory_stream", between(0.92, 0.98)),
+            action("stop_accepting_requests", at(0.95)),
+            action("stop_accepting_connections", at(0.98)),
         ];
+        out.buffer_factory_config = Some(overload::BufferFactoryConfig {
+            minimum_account_to_track_power_of_two: LARGE_BUFFERS,
+        });
     }
     out
 }

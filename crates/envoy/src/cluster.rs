@@ -183,7 +183,11 @@ fn with_dns(name: String, host: &ExternalHost) -> pb::Cluster {
     }
 }
 
-/// Circuit breakers that trip only at these limits.
+/// Limit on the retries in progress to one cluster, without a limit or a retry budget of its own. It bounds what retries add to
+/// the load of a Service that fails.
+const MAX_RETRIES: u32 = 1_024;
+
+/// Circuit breakers that trip only at these limits and [`MAX_RETRIES`].
 ///
 /// The retry budget has no interval: with one, Envoy compares the retries in progress with all requests in the
 /// interval, so fast retries never exceed it.
@@ -202,7 +206,7 @@ fn circuit_breakers(limits: &ConnectionLimits, retries: Option<RetryLimit>) -> p
             max_connections: or_none(limits.connections),
             max_pending_requests: or_none(limits.pending),
             max_requests: or_none(limits.requests),
-            max_retries: or_none(limits.retries),
+            max_retries: wire::uint32(limits.retries.unwrap_or(MAX_RETRIES)),
             retry_budget: retries.map(|limit| RetryBudget {
                 budget_percent: Some(Percent {
                     value: limit.percent.into(),

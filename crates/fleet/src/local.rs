@@ -6,6 +6,7 @@
 pub mod addresses;
 pub mod admin;
 pub mod binary;
+pub mod memory;
 pub mod ports;
 
 mod backoff;

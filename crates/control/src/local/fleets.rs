@@ -25,6 +25,8 @@ pub(crate) struct LaunchConfig {
     pub(crate) xds_socket: PathBuf,
     /// Worker threads of each Envoy; `None` means one per CPU.
     pub(crate) concurrency: Option<u32>,
+    /// Heap limit of each Envoy, in bytes.
+    pub(crate) memory_limit: Option<u64>,
     /// Generations of the Envoys.
     pub(crate) generations: Arc<Generations>,
 }
@@ -125,7 +127,7 @@ fn spec(supervisor: &Supervisor, fleet: &FleetId, launch: &LaunchConfig) -> Envo
         xds: XdsAddress::Unix(launch.xds_socket.clone()),
         admin: Admin::Unix(admin_socket.clone()),
         max_connections: MAX_CONNECTIONS,
-        memory_limit: None,
+        memory_limit: launch.memory_limit,
         module: supervisor.has_module(),
     });
     EnvoySpec {

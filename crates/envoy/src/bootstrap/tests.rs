@@ -100,6 +100,18 @@ fn tcp_uses_mutual_tls() {
         out["overload_manager"]["resource_monitors"][1]["typed_config"]["max_heap_size_bytes"],
         1 << 30
     );
+    let actions = out["overload_manager"]["actions"].as_array().unwrap();
+    let names: Vec<_> = actions.iter().map(|action| &action["name"]).collect();
+    assert_eq!(
+        names,
+        [
+            "envoy.overload_actions.shrink_heap",
+            "envoy.overload_actions.disable_http_keepalive",
+            "envoy.overload_actions.reset_high_memory_stream",
+            "envoy.overload_actions.stop_accepting_requests",
+            "envoy.overload_actions.stop_accepting_connections",
+        ]
+    );
 }
 
 #[test]

@@ -194,7 +194,7 @@ fn clusters_are_rendered_with_their_protocol_and_tls() {
                     "max_connections": all,
                     "max_pending_requests": all,
                     "max_requests": all,
-                    "max_retries": all,
+                    "max_retries": 1024,
                 }],
             },
         })

@@ -51,7 +51,7 @@ pub(super) fn template(common: &Common<'_>, workload: Workload) -> Value {
                     "defaultMode": 0o440,
                 },
             },
-            { "name": "run", "emptyDir": {} },
+            { "name": "run", "emptyDir": { "sizeLimit": "16Mi" } },
         ],
     });
     if workload == Workload::Deployment {
