@@ -236,10 +236,16 @@ pub(super) fn statuses_are_right(scene: &Scene, gateway: &str) -> Result<()> {
     Ok(())
 }
 
-/// A Gateway's fleet objects of the given kinds.
+/// A Gateway's fleet objects of the given kinds, and their pods.
 pub(super) fn made_for(scene: &Scene, gateway: &str, kinds: &str) -> Result<Vec<Value>> {
-    let of = format!("gateway.networking.k8s.io/gateway-name={gateway}");
-    scene.list(&["-n", NAMESPACE, kinds, "-l", &of])
+    let mut found = scene.list(&["-n", NAMESPACE, kinds, "-l", "projectsesame.io/fleet"])?;
+    // ServiceAccounts have no label with the Gateway's name, and pods no owner reference to it.
+    found.retain(|object| {
+        let metadata = &object["metadata"];
+        metadata["labels"]["gateway.networking.k8s.io/gateway-name"] == gateway
+            || metadata["ownerReferences"][0]["name"] == gateway
+    });
+    Ok(found)
 }
 
 /// A Gateway's only fleet object of a kind.
