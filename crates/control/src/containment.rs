@@ -2,8 +2,9 @@
 //!
 //! In: rejections of route tables with the suspected hosts, and acknowledgements. Out: hosts to hold and to release. Pure.
 //!
-//! A single suspect is the cause. Several are all held, so the table is accepted without them, and divided into groups; then
-//! each group is released. If the table is rejected again, the group contains a cause and is divided further.
+//! A single suspect is the cause. If there are several, all are held, so that the table is accepted without them. They are
+//! divided into groups, which are released one at a time. If the table is rejected again, the group contains a cause and is
+//! divided further.
 
 use std::collections::{BTreeMap, BTreeSet};
 

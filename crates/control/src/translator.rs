@@ -57,7 +57,7 @@ pub(crate) enum Message {
     FleetStopped(FleetId),
     /// An Envoy rejected a resource; `None` if it accepted the resource.
     Rejection(Rejected, Option<Rejection>),
-    /// An Envoy has acknowledged this revision. Rejections of resources in it came before.
+    /// An Envoy has acknowledged this revision. Rejections of its resources are sent before this.
     Acked(FleetId, u64),
     /// Why the Service of an XBackend can't be written; `None` once it can.
     PodServiceFailure(PodServiceId, Option<String>),

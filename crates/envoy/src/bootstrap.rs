@@ -232,7 +232,7 @@ fn admin(admin: &Admin) -> Option<pb::Admin> {
     })
 }
 
-/// Streams with less memory in buffers aren't reset under overload: 1 MiB, as a power of two.
+/// The minimum of buffered bytes for which overload resets a stream, as a power of two: 1 MiB.
 const LARGE_BUFFERS: u32 = 20;
 
 /// Sheds load before the process runs out of memory.

@@ -183,8 +183,8 @@ fn with_dns(name: String, host: &ExternalHost) -> pb::Cluster {
     }
 }
 
-/// Limit on the retries in progress to one cluster, without a limit or a retry budget of its own. It bounds what retries add to
-/// the load of a Service that fails.
+/// The default limit on concurrent retries to a cluster that has neither its own limit nor a retry budget. It bounds what
+/// retries add to the load of a Service that fails.
 const MAX_RETRIES: u32 = 1_024;
 
 /// Circuit breakers that trip only at these limits and [`MAX_RETRIES`].

@@ -1,8 +1,8 @@
 //! Shared by all configuration sources: listeners, ports, hosts, connections and datagrams, which merge the rows of all
 //! sources; the fleet of objects without a Gateway; hostnames and wildcards, references, grants and delegations,
-//! certificates and when they expire, client certificates, CAs, CRLs, JWKS, Services and their annotations, the Services of XBackends;
-//! durations; regular expressions, and the time that those of a host take; hosts that Envoys reject; external authorization; objects of Contour's
-//! group.
+//! certificates and when they expire, client certificates, CAs, CRLs, JWKS, Services and their annotations, the Services of
+//! XBackends; durations; regular expressions, and the time that those of a host take; hosts that Envoys reject; external
+//! authorization; objects of Contour's group.
 
 pub(crate) mod authorities;
 pub mod certificates;

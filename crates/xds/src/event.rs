@@ -47,7 +47,7 @@ pub enum XdsEvent {
         fleet: FleetId,
         /// The rejected resource.
         rejection: Rejection,
-        /// The rejected version, as for clients without the variant.
+        /// The rejected version, in the form for clients that don't get the variant.
         body: Bytes,
         /// The last version that a client accepted, if any. It is the rejected one if only some clients reject it.
         last_good: Option<Bytes>,

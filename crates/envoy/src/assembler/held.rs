@@ -47,7 +47,7 @@ impl Suspect {
 
 impl Tables {
     /// The hosts that may be the cause of a rejection: those that differ from the last accepted version, haven't changed
-    /// since, and aren't held. If the message quotes a part of some of them, only these.
+    /// since, and aren't held. If the message quotes text from some of them, only those.
     pub(super) fn suspects(&self, rejected: RejectedRoutes<'_>) -> Vec<Suspect> {
         let decode = |body: &[u8]| {
             let table = pb::RouteConfiguration::decode(body).unwrap_or_default();

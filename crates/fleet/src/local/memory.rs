@@ -2,8 +2,8 @@
 
 use std::fs;
 
-/// The heap size at which an Envoy sheds load, in bytes: half of the memory of the machine or of the container that this
-/// process runs in. `None` where neither can be read: outside Linux.
+/// The heap size at which an Envoy sheds load, in bytes: half of the machine's memory or of the container's limit, whichever
+/// is smaller. `None` if the machine's memory can't be read, as on systems other than Linux.
 pub fn heap_limit() -> Option<u64> {
     let machine = fs::read_to_string("/proc/meminfo").ok();
     let container = fs::read_to_string("/sys/fs/cgroup/memory.max").ok();

@@ -203,7 +203,7 @@ fn check_public_key(certificate: &X509Certificate<'_>) -> Result<(), String> {
     ))
 }
 
-/// Rejects ECDSA certificates that aren't for signatures, which Envoy's TLS library can't use.
+/// Rejects ECDSA certificates whose key usage excludes signatures: Envoy's TLS library can't use them.
 fn check_usage(certificate: &X509Certificate<'_>) -> Result<(), String> {
     let usage = certificate.key_usage().ok().flatten();
     if usage.is_none_or(|usage| usage.value.digital_signature()) {

@@ -10,7 +10,7 @@ use x509_parser::time::ASN1Time;
 use crate::inputs::Inputs;
 use crate::shared::certificates::CertificateState;
 
-/// How long before a certificate expires the message appears, in seconds.
+/// How far ahead of a certificate's expiry the message appears, in seconds.
 const NOTICE: i64 = 14 * DAY;
 const DAY: i64 = 24 * 60 * 60;
 

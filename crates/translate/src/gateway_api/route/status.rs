@@ -99,8 +99,8 @@ pub(crate) fn status(
     RouteStatus { parents }
 }
 
-/// Reason for ResolvedRefs=False if Envoy rejected a backend, and for PartiallyInvalid=True if Envoy rejected a host. The spec has no such reason: the defect is in Sesame, not
-/// in the object.
+/// Reason for ResolvedRefs=False if Envoy rejected a backend, and for PartiallyInvalid=True if Envoy rejected a host. The
+/// spec has no such reason: the defect is in Sesame, not in the object.
 pub(crate) const REJECTED: &str = "RejectedByEnvoy";
 
 /// A backend of the route that an Envoy has rejected.
