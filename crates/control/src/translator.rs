@@ -270,21 +270,13 @@ impl Translator {
     async fn run(mut self, mut messages: mpsc::Receiver<Message>) {
         loop {
             let mut batch = Vec::new();
-            let due = [self.runner.due(), self.settled_at, Some(tomorrow())]
-                .into_iter()
-                .flatten()
-                .min();
-            let timer = async {
-                match due {
-                    Some(due) => tokio::time::sleep_until(due.into()).await,
-                    None => std::future::pending().await,
-                }
-            };
+            let due = [self.runner.due(), self.settled_at].into_iter().flatten();
+            let due = due.fold(tomorrow(), Instant::min);
             tokio::select! {
                 number = messages.recv_many(&mut batch, MAX_BATCH) => if number == 0 {
                     return;
                 },
-                () = timer => {}
+                () = tokio::time::sleep_until(due.into()) => {}
                 () = self.outputs.shutdown.cancelled() => return,
             }
             self.turn(batch);
