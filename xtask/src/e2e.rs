@@ -12,6 +12,7 @@ mod ingress;
 mod installs;
 mod load;
 mod network;
+mod operator;
 mod outage;
 mod parameters;
 mod replicas;
@@ -59,6 +60,8 @@ enum Test {
     Ingress,
     /// Sesame applies changes to its SesameConfiguration, and leaves unmanaged Envoys unchanged
     Configuration,
+    /// The operator runs two instances beside this one, upgrades and removes them
+    Operator,
     /// A Contour installation migrates to Sesame and back
     Contour,
     /// Edited and deleted fleet objects are restored
@@ -142,6 +145,7 @@ impl Test {
             Self::Parameters => parameters::chosen(scene),
             Self::Ingress => ingress::ingress(scene),
             Self::Configuration => configuration::configuration(scene),
+            Self::Operator => operator::operator(scene),
             Self::Contour => contour::contour(scene),
             Self::Drift => drift::drift(scene),
             Self::Envoys => envoys::envoys(scene),

@@ -13,6 +13,7 @@ pub(crate) mod gateway;
 pub(crate) mod http_proxy;
 pub(crate) mod http_route;
 pub(crate) mod ingress;
+mod instance;
 mod listeners;
 pub(crate) mod log_format;
 pub(crate) mod policy;

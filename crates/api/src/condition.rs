@@ -222,8 +222,10 @@ pub mod configuration {
     pub const ACCEPTED: &str = "Accepted";
     /// The whole spec is in effect.
     pub const PROGRAMMED: &str = "Programmed";
-    /// All types.
+    /// The types that an instance writes.
     pub const ALL: [&str; 2] = [ACCEPTED, PROGRAMMED];
+    /// The instance runs. Written by the operator.
+    pub const AVAILABLE: &str = "Available";
 }
 
 /// Condition types of Sesame's own kinds.

@@ -5,6 +5,7 @@
 
 mod envoy;
 mod gateway_choices;
+mod instance;
 mod listeners;
 
 use std::sync::Arc;
@@ -26,6 +27,9 @@ pub use self::envoy::{
     NetworkPublishingType, ResourceAmounts, TolerationEffect, TolerationOperator,
 };
 pub use self::gateway_choices::{GatewayChoice, GatewayChoices};
+pub use self::instance::{
+    InstanceConfiguration, InstanceLog, InstanceLogFormat, InstanceLogLevel, InstanceResources,
+};
 pub use self::listeners::{
     AcceptProxyProtocol, AccessLogFilter, AccessLogStyle, CipherSuite, CompressionAlgorithm,
     EscapedSlashesAction, HeadersWithUnderscores, ListenersAccessLog, ListenersConfiguration,
@@ -91,9 +95,21 @@ pub struct ConfigurationSpec {
     /// The service that enforces the global rate limits of HTTPProxies. Without this section, such limits are errors.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_limit_service: Option<RateLimitServiceConfiguration>,
+    /// How the operator runs Sesame itself for this configuration. Without the operator, this section has no effect.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instance: Option<Box<InstanceConfiguration>>,
 }
 
 impl ConfigurationSpec {
+    /// Whether the operator runs an instance of Sesame for this configuration: it has a section that only instances use.
+    /// Others hold settings for the fleets of GatewayClasses and Gateways that refer to them.
+    pub fn describes_instance(&self) -> bool {
+        self.gateway.is_some()
+            || self.ingress.is_some()
+            || self.http_proxy.is_some()
+            || self.instance.is_some()
+    }
+
     /// Reads the settings from a value that no API server has validated, such as YAML in a ConfigMap.
     ///
     /// # Errors
@@ -201,6 +217,11 @@ pub struct IngressConfiguration {
         schemars(length(min = 1, max = 16), inner(length(min = 1, max = 253)))
     )]
     pub class_names: Option<Vec<Arc<str>>>,
+}
+
+impl IngressConfiguration {
+    /// The name of the class that Sesame implements by default.
+    pub const DEFAULT_CLASS: &str = "sesame";
 }
 
 /// Settings for HTTPProxies.

@@ -72,6 +72,10 @@ pub fn definitions() -> Vec<Value> {
                 "Programmed",
                 ".status.conditions[?(@.type==\"Programmed\")].status",
             ),
+            (
+                "Available",
+                ".status.conditions[?(@.type==\"Available\")].status",
+            ),
         ],
         initial_status: None,
         always_present: &["/properties/spec/properties/envoy/properties/networkPublishing"],

@@ -17,7 +17,7 @@ use sesame_api::NamespacedName;
 use sesame_control::serve::ContourCompat;
 use sesame_control::{IngressSettings, Mode, RateLimitSettings, Settings, Sharding};
 
-pub(crate) use self::cluster::{ServeArgs, StatusArgs, StatusOutput};
+pub(crate) use self::cluster::{OperatorArgs, ServeArgs, StatusArgs, StatusOutput};
 use crate::output::Format;
 use crate::sidecar::SidecarArgs;
 
@@ -45,6 +45,8 @@ pub(crate) enum Command {
     Local(LocalArgs),
     /// Run as a controller in a cluster: watch objects, configure Envoys, write statuses
     Serve(Box<ServeArgs>),
+    /// Run the operator in a cluster: an instance of `sesame serve` for each SesameConfiguration
+    Operator(OperatorArgs),
     /// Show the Gateways, routes, Ingresses and HTTPProxies of a cluster, problems first
     Status(StatusArgs),
     /// Print the Envoy resources and statuses generated from objects

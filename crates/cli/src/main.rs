@@ -12,6 +12,7 @@ mod completion;
 mod config;
 mod local;
 mod logging;
+mod operator;
 mod output;
 mod serve;
 mod settings;
@@ -38,6 +39,7 @@ fn main() -> ExitCode {
     let result = match &args.command {
         Command::Local(args) => local::run(args),
         Command::Serve(args) => serve::run(args),
+        Command::Operator(args) => operator::run(args),
         Command::Status(args) => status::run(args),
         Command::Translate(args) => translate::run(args),
         Command::Bootstrap(args) => bootstrap::run(args),

@@ -13,8 +13,9 @@ use anyhow::{Context, Result, bail};
 use sesame_api::{NamespacedName, SesameConfiguration};
 use sesame_control::serve::{Envoys, Serve, ServeConfig, await_configuration};
 use sesame_control::{Mode, Settings};
+use tokio::runtime::Runtime;
 
-use crate::args::{LogLevel, ServeArgs};
+use crate::args::{LogFormat, LogLevel, ServeArgs};
 use crate::settings::log_filter;
 use crate::signals::Signals;
 use crate::{config as file_config, logging, output};
@@ -23,24 +24,39 @@ use crate::{config as file_config, logging, output};
 const NO_CLIENT_LOGS: &str = "kube_client::client=off";
 
 pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode> {
+    runtime(args.log_level, args.log_format)?.block_on(serve(args))
+}
+
+/// Starts the logs of a program that runs in a cluster, and the runtime.
+pub(crate) fn runtime(log_level: Option<LogLevel>, log_format: LogFormat) -> Result<Runtime> {
     let rust_log = env::var("RUST_LOG").ok().filter(|text| !text.is_empty());
-    let filter = match (args.log_level, rust_log) {
+    let filter = match (log_level, rust_log) {
         // In a cluster, logs are read after the fact, so the default is more verbose than for `sesame local`.
         (None, None) => format!("info,{NO_CLIENT_LOGS}"),
         (Some(LogLevel::Error | LogLevel::Warn | LogLevel::Info), rust_log) => {
-            format!("{},{NO_CLIENT_LOGS}", log_filter(args.log_level, rust_log))
+            format!("{},{NO_CLIENT_LOGS}", log_filter(log_level, rust_log))
         }
         (level, rust_log) => log_filter(level, rust_log),
     };
     let colour = io::stderr().is_terminal();
-    logging::start(&filter, args.log_format, colour, logging::Stderr)?;
-    let runtime = tokio::runtime::Builder::new_multi_thread()
+    logging::start(&filter, log_format, colour, logging::Stderr)?;
+    tokio::runtime::Builder::new_multi_thread()
         // The engine has its own thread. More worker threads would cost more in context switches than they gain.
         .worker_threads(thread::available_parallelism().map_or(1, |cores| cores.get().div_ceil(2)))
         .enable_all()
         .build()
-        .context("cannot start the async runtime")?;
-    runtime.block_on(serve(args))
+        .context("cannot start the async runtime")
+}
+
+/// The name of this replica.
+pub(crate) fn replica(name: Option<&str>) -> Result<String> {
+    match name {
+        Some(name) => Ok(name.to_owned()),
+        None => Ok(fs::read_to_string("/proc/sys/kernel/hostname")
+            .context("cannot read the hostname; set --name")?
+            .trim()
+            .to_owned()),
+    }
 }
 
 async fn serve(args: &ServeArgs) -> Result<ExitCode> {
@@ -79,13 +95,7 @@ async fn configuration(args: &ServeArgs) -> Result<Option<SesameConfiguration>> 
 }
 
 fn config(args: &ServeArgs, configuration: Option<&SesameConfiguration>) -> Result<ServeConfig> {
-    let replica = match &args.name {
-        Some(name) => name.clone(),
-        None => fs::read_to_string("/proc/sys/kernel/hostname")
-            .context("cannot read the hostname; set --name")?
-            .trim()
-            .to_owned(),
-    };
+    let replica = replica(args.name.as_deref())?;
     let watched = &args.watch_namespaces;
     if args.configuration.is_some() && !watched.is_empty() && !watched.contains(&args.namespace) {
         bail!(

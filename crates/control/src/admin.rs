@@ -85,6 +85,12 @@ pub(crate) fn waiting(reason: String) -> Router {
         .route("/readyz", get(|| async { unavailable(reason) }))
 }
 
+/// The pages of the operator, whose replicas are ready whether or not they lead.
+pub(crate) fn operator() -> Router {
+    let ok = || get(|| async { "ok\n" });
+    Router::new().route("/healthz", ok()).route("/readyz", ok())
+}
+
 /// Serves until dropped.
 pub(crate) async fn serve(listener: TcpListener, router: Router) {
     let incoming = TcpListenerStream::new(listener);

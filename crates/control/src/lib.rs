@@ -6,6 +6,7 @@
 //! - [`translate()`]: once, without Envoys and without a network.
 //! - [`local`]: a local run, with its own Envoys on this machine.
 //! - [`serve`]: a replica in a cluster.
+//! - [`operator`]: the operator, which runs instances of Sesame.
 //! - [`cluster`]: reads the statuses in a cluster.
 //! - [`bootstrap()`]: the bootstrap of an unmanaged Envoy.
 
@@ -19,6 +20,7 @@ pub mod event;
 mod liveness;
 pub mod local;
 mod metrics;
+pub mod operator;
 mod plan;
 mod progress;
 mod runner;

@@ -11,10 +11,10 @@ mod fleet_updates;
 pub(crate) mod health;
 mod kube_events;
 mod leadership;
-mod lease;
+pub(crate) mod lease;
 mod managed;
 mod server_identity;
-mod start;
+pub(crate) mod start;
 mod unmanaged;
 
 use std::net::SocketAddr;

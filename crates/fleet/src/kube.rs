@@ -32,10 +32,12 @@ mod kind;
 mod labels;
 mod observed;
 mod provisioner;
+mod removal;
 mod spec;
 #[cfg(test)]
 mod testing;
 mod watch;
 
 pub use provisioner::{FleetStates, Provisioner, start};
+pub use removal::remove_fleets;
 pub use spec::{FleetSpec, FleetsConfig};

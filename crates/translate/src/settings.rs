@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use sesame_api::{DefaultPorts, GatewayClass, NamespacedName, UnmanagedEnvoy};
+use sesame_api::{
+    DefaultPorts, GatewayClass, IngressConfiguration, NamespacedName, UnmanagedEnvoy,
+};
 use sesame_model::{FleetId, Port};
 
 use crate::configuration::FleetSettings;
@@ -12,7 +14,7 @@ use crate::configuration::FleetSettings;
 pub const CONTROLLER_NAME: &str = "projectsesame.io/gateway-controller";
 
 /// The default name of the ingress class that Sesame implements.
-pub const INGRESS_CLASS: &str = "sesame";
+pub const INGRESS_CLASS: &str = IngressConfiguration::DEFAULT_CLASS;
 
 /// The default domain of descriptors for the rate limit service.
 pub const RATE_LIMIT_DOMAIN: &str = "sesame";

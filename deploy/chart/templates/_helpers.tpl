@@ -1,6 +1,11 @@
+{{/* The name of objects in the release's namespace. */}}
+{{- define "sesame.name" -}}
+{{ eq .Values.mode "operator" | ternary "sesame-operator" "sesame" }}
+{{- end }}
+
 {{/* Selector labels; immutable after installation. */}}
 {{- define "sesame.selector" -}}
-app.kubernetes.io/name: sesame
+app.kubernetes.io/name: {{ include "sesame.name" . }}
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
 
@@ -27,6 +32,6 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 
 {{- define "sesame.subjects" -}}
 - kind: ServiceAccount
-  name: sesame
+  name: {{ include "sesame.name" . }}
   namespace: {{ .Release.Namespace }}
 {{- end }}

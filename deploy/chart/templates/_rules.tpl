@@ -173,3 +173,49 @@
   verbs: [delete, get, list, update, watch]
 {{- end }}
 {{- end }}
+
+{{/* Rules for the operator. */}}
+{{- define "sesame.rules.operator" -}}
+- apiGroups: [projectsesame.io]
+  resources: [sesameconfigurations]
+  verbs: [list, patch, watch]
+- apiGroups: [projectsesame.io]
+  resources: [sesameconfigurations/status]
+  verbs: [patch]
+# Instances.
+- apiGroups: [""]
+  resources: [serviceaccounts, services]
+  verbs: [create, delete, get, list, patch, watch]
+- apiGroups: [apps]
+  resources: [deployments]
+  verbs: [create, delete, get, list, patch, watch]
+- apiGroups: [policy]
+  resources: [poddisruptionbudgets]
+  verbs: [create, delete, get, list, patch, watch]
+- apiGroups: [rbac.authorization.k8s.io]
+  resources: [clusterrolebindings, rolebindings]
+  verbs: [create, delete, get, list, patch, watch]
+# The API server rejects bindings to other roles.
+- apiGroups: [rbac.authorization.k8s.io]
+  resources: [clusterroles]
+  resourceNames:
+    - sesame-instance-cluster
+    - sesame-instance-events
+    - sesame-instance-fleets
+    - sesame-instance-objects
+    - sesame-instance-own
+  verbs: [bind]
+# The Envoys and certificates of a removed instance.
+- apiGroups: [""]
+  resources: [configmaps, secrets]
+  verbs: [delete, list]
+- apiGroups: [apps]
+  resources: [daemonsets]
+  verbs: [delete, list]
+- apiGroups: [autoscaling]
+  resources: [horizontalpodautoscalers]
+  verbs: [delete, list]
+- apiGroups: [coordination.k8s.io]
+  resources: [leases]
+  verbs: [delete]
+{{- end }}

@@ -1,6 +1,6 @@
 //! Renders the chart into the repository's manifests, and with other values to check the results.
 //!
-//! In: `deploy/chart`, its `ci/` values, Helm. Out: `deploy/manifests/sesame.yaml`, or problems in any rendered
+//! In: `deploy/chart`, its `ci/` values, Helm. Out: the files in `deploy/manifests`, or problems in any rendered
 //! manifests.
 
 use std::fs;
@@ -14,11 +14,24 @@ use sesame_tools::cargo;
 use sesame_tools::progress::Step;
 use sesame_tools::wheel::last_lines;
 
-/// Header of the manifests.
-const HEADER: &str = "\
-# Sesame with the chart's default values. Generated from deploy/chart by `cargo xtask deploy`; do not edit.
-# Install the Gateway API CRDs first (docs/install.md).
-";
+/// The manifests: a file, what it installs, and the chart's values.
+const MANIFESTS: [(&str, &str, &[&str]); 3] = [
+    (
+        "sesame.yaml",
+        "Sesame with the chart's default values.",
+        &[],
+    ),
+    (
+        "operator.yaml",
+        "The operator, which runs an instance of Sesame for each SesameConfiguration.",
+        &["mode=operator"],
+    ),
+    (
+        "unmanaged.yaml",
+        "Sesame without managed Envoys.",
+        &["mode=unmanaged"],
+    ),
+];
 
 /// Namespace of the manifests.
 const NAMESPACE: &str = "sesame-system";
@@ -26,8 +39,15 @@ const NAMESPACE: &str = "sesame-system";
 /// Renders the chart with all values files in the repository, and writes or compares the manifests.
 pub(super) fn run(helm: &Path, check: bool) -> Result<()> {
     let step = Step::new("Rendering the chart");
-    let manifests = rendered(helm, &["--set", "createNamespace=true"])?;
-    let mut problems = problems("the chart's default values", &manifests)?;
+    let mut problems = Vec::new();
+    let mut all = Vec::new();
+    for (file, title, values) in MANIFESTS {
+        let values = ["createNamespace=true"].iter().chain(values);
+        let values: Vec<&str> = values.flat_map(|value| ["--set", *value]).collect();
+        let manifests = rendered(helm, &values)?;
+        problems.extend(self::problems(file, &manifests)?);
+        all.push((file, header(title) + &manifests));
+    }
     for values in other_values()? {
         let name = values.file_name().unwrap_or_default().to_string_lossy();
         let path = values.to_str().context("a path is not UTF-8")?;
@@ -42,18 +62,26 @@ pub(super) fn run(helm: &Path, check: bool) -> Result<()> {
         problems.is_empty(),
         "the chart renders invalid manifests; see above"
     );
-
-    let path = super::manifests();
-    let there = fs::read_to_string(&path).unwrap_or_default();
-    if there == manifests {
-        return Ok(());
+    for (file, manifests) in all {
+        let path = super::manifests().with_file_name(file);
+        if fs::read_to_string(&path).unwrap_or_default() == manifests {
+            continue;
+        }
+        if check {
+            bail!("{} is stale: run `cargo xtask deploy`", path.display());
+        }
+        fs::write(&path, manifests).with_context(|| format!("cannot write {}", path.display()))?;
+        println!("{}", path.display());
     }
-    if check {
-        bail!("{} is stale: run `cargo xtask deploy`", path.display());
-    }
-    fs::write(&path, manifests).with_context(|| format!("cannot write {}", path.display()))?;
-    println!("{}", path.display());
     Ok(())
+}
+
+/// The first lines of manifests.
+fn header(title: &str) -> String {
+    format!(
+        "# {title} Generated from deploy/chart by `cargo xtask deploy`; do not edit.\n\
+         # Install the Gateway API CRDs first (docs/install.md).\n"
+    )
 }
 
 fn problems(values: &str, manifests: &str) -> Result<Vec<String>> {
@@ -98,7 +126,7 @@ pub(super) fn rendered(helm: &Path, values: &[&str]) -> Result<String> {
 
 /// Helm's output without blank lines.
 fn tidied(text: &str) -> String {
-    let mut tidied = HEADER.to_owned();
+    let mut tidied = String::new();
     for line in text
         .lines()
         .map(str::trim_end)
@@ -143,9 +171,6 @@ mod tests {
 
     #[test]
     fn only_blank_lines_are_removed() {
-        assert_eq!(
-            tidied("---\n\n# a \n  b: 1\n\n"),
-            format!("{HEADER}---\n# a\n  b: 1\n")
-        );
+        assert_eq!(tidied("---\n\n# a \n  b: 1\n\n"), "---\n# a\n  b: 1\n");
     }
 }

@@ -17,10 +17,12 @@ const WITHOUT_NAMESPACE: &[(&str, &str)] = &[
     ("gateway.networking.k8s.io", "gatewayclasses"),
     ("gateway.networking.k8s.io", "gatewayclasses/status"),
     ("networking.k8s.io", "ingressclasses"),
+    ("rbac.authorization.k8s.io", "clusterrolebindings"),
+    ("rbac.authorization.k8s.io", "clusterroles"),
 ];
 
-/// Wildcards, and verbs that allow privilege escalation.
-const NEVER: &[&str] = &["*", "escalate", "bind", "impersonate", "deletecollection"];
+/// Wildcards, and verbs that allow privilege escalation. `bind` is allowed for named roles only.
+const NEVER: &[&str] = &["*", "escalate", "impersonate", "deletecollection"];
 
 /// Required fields in a container's security context, as JSON pointers.
 const CONTAINER: &[(&str, &str)] = &[
@@ -63,9 +65,20 @@ fn doubles(objects: &[Value]) -> Vec<String> {
 /// Finds problems in roles.
 fn rights(objects: &[Value]) -> Vec<String> {
     let mut problems = Vec::new();
-    for role in rbac::roles(objects) {
+    let roles = rbac::roles(objects);
+    let rights = roles
+        .iter()
+        .flat_map(|role| role.rights(&Place::Everywhere));
+    // The operator binds these roles.
+    let bindable: BTreeSet<Option<String>> = rights
+        .filter(|right| right.verb == "bind")
+        .map(|right| right.name)
+        .collect();
+    for role in roles {
         let name = name_of(role.object);
-        if role.places.is_empty() {
+        if role.places.is_empty()
+            && !bindable.contains(&role.object["metadata"]["name"].as_str().map(str::to_owned))
+        {
             problems.push(format!("{name} has no binding"));
         }
         for rule in role.rules() {
@@ -95,7 +108,11 @@ fn rights(objects: &[Value]) -> Vec<String> {
 /// Finds problems in one permission.
 fn wrong(role: &str, in_cluster: bool, objects: &[Value], right: &Right) -> Vec<String> {
     let mut problems = Vec::new();
-    if NEVER.contains(&right.verb.as_str()) || right.resource.contains('*') || right.group == "*" {
+    let too_broad = match right.verb.as_str() {
+        "bind" => right.name.is_none(),
+        verb => NEVER.contains(&verb),
+    };
+    if too_broad || right.resource.contains('*') || right.group == "*" {
         problems.push(format!("{role}: {right} is too broad"));
     }
     let without = WITHOUT_NAMESPACE.contains(&(right.group.as_str(), right.resource.as_str()));

@@ -16,8 +16,11 @@ use serde_json::Value;
 
 pub(crate) use self::verdict::Verdict;
 
-/// Sesame's service account in the manifests: namespace, name.
-const ACCOUNT: (&str, &str) = ("sesame-system", "sesame");
+/// The namespace of Sesame's service account in the manifests.
+const NAMESPACE: &str = "sesame-system";
+
+/// The names of Sesame's service account: that of an instance, and the operator's. Manifests have one of them.
+const ACCOUNTS: [&str; 2] = ["sesame", "sesame-operator"];
 
 /// Options of `cargo xtask deploy rbac`.
 #[derive(clap::Args)]
@@ -54,16 +57,19 @@ pub(crate) fn compare(manifests: &Path, audit: &[PathBuf], without: &[String]) -
     let mut granted = granted(&objects);
     ensure!(
         !granted.is_empty(),
-        "{} grants no permissions to {}/{}",
-        manifests.display(),
-        ACCOUNT.0,
-        ACCOUNT.1
+        "{} grants no permissions to Sesame",
+        manifests.display()
     );
     granted.retain(|right| {
         let resource = right.resource.split('/').next().unwrap_or_default();
         !without.contains(&format!("{resource}.{}", right.group))
     });
-    let user = format!("system:serviceaccount:{}:{}", ACCOUNT.0, ACCOUNT.1);
+    let account = objects
+        .iter()
+        .find(|object| object["kind"] == "ServiceAccount");
+    let account = account.and_then(|account| account["metadata"]["name"].as_str());
+    let account = account.context("the manifests have no ServiceAccount")?;
+    let user = format!("system:serviceaccount:{NAMESPACE}:{account}");
     let requests = audit::requests(audit, &user)?;
     Ok(verdict::of(&granted, &requests))
 }
@@ -178,8 +184,10 @@ fn place(binding: &Value, role: &Value) -> Option<Place> {
     let mut subjects = binding["subjects"].as_array()?.iter();
     let account = subjects.any(|subject| {
         subject["kind"] == "ServiceAccount"
-            && subject["namespace"] == ACCOUNT.0
-            && subject["name"] == ACCOUNT.1
+            && subject["namespace"] == NAMESPACE
+            && subject["name"]
+                .as_str()
+                .is_some_and(|name| ACCOUNTS.contains(&name))
     });
     (ours && account).then_some(place)
 }

@@ -27,7 +27,7 @@ const RIGHT: Duration = Duration::from_secs(90);
 const LED: Duration = Duration::from_secs(90);
 
 /// The image tag for another version, which contains the same program.
-const NEXT: &str = "localhost/sesame/next:1";
+pub(super) const NEXT: &str = "localhost/sesame/next:1";
 
 /// The leader crashes during changes.
 pub(super) fn leader(scene: &Scene) -> Result<String> {
@@ -78,14 +78,7 @@ pub(super) fn rollout(scene: &Scene) -> Result<String> {
 
 /// An upgrade and a downgrade: all replicas are replaced, as are all Envoys, since their sidecar is Sesame.
 pub(super) fn upgrade(scene: &Scene) -> Result<String> {
-    let program = cargo::built("release", "sesame");
-    let mut next = image::recipes::sesame(Path::new(program.get_program()))?;
-    next.names = vec![NEXT.to_owned()];
-    let folder = tempfile::tempdir().context("cannot create a folder for an image")?;
-    let archive = folder.path().join("next.tar");
-    next.write(&archive)?;
-    scene.cluster.load(&[archive])?;
-
+    load_next(scene)?;
     let address = shop::open(scene)?;
     let load = Load::start(&scene.network, vec![shop::request(address, shop::HOST)]);
     let before = shop::envoys(scene, shop::GATEWAY)?;
@@ -114,6 +107,17 @@ pub(super) fn upgrade(scene: &Scene) -> Result<String> {
         there.as_secs_f32(),
         back.as_secs_f32()
     ))
+}
+
+/// Loads the image of the other version.
+pub(super) fn load_next(scene: &Scene) -> Result<()> {
+    let program = cargo::built("release", "sesame");
+    let mut next = image::recipes::sesame(Path::new(program.get_program()))?;
+    next.names = vec![NEXT.to_owned()];
+    let folder = tempfile::tempdir().context("cannot create a folder for an image")?;
+    let archive = folder.path().join("next.tar");
+    next.write(&archive)?;
+    scene.cluster.load(&[archive])
 }
 
 /// A patch that makes a Deployment run the other version.

@@ -12,8 +12,8 @@ use crate::configuration::{
 };
 
 use super::{
-    Check, at, each, each_of_some, ensure, fail, known, known_word, listeners, optional, text,
-    unique,
+    Check, at, each, each_of_some, ensure, fail, instance, known, known_word, listeners, optional,
+    text, unique,
 };
 
 /// The maximum number of replicas, and the maximum CPU target in percent.
@@ -35,7 +35,8 @@ pub(crate) fn spec(spec: &ConfigurationSpec) -> Check {
         "rateLimitService",
         spec.rate_limit_service.as_ref(),
         rate_limits,
-    )
+    )?;
+    optional("instance", spec.instance.as_deref(), instance::instance)
 }
 
 fn gateway(gateway: &GatewayConfiguration) -> Check {
@@ -164,7 +165,7 @@ fn autoscaling(limits: &EnvoyAutoscaling) -> Check {
     )
 }
 
-fn toleration(toleration: &EnvoyToleration) -> Check {
+pub(super) fn toleration(toleration: &EnvoyToleration) -> Check {
     let operator = toleration.operator.as_ref();
     known("operator", operator, TolerationOperator::KNOWN)?;
     let effect = toleration.effect.as_ref();
@@ -181,7 +182,7 @@ fn toleration(toleration: &EnvoyToleration) -> Check {
     )
 }
 
-fn amounts(amounts: &ResourceAmounts) -> Check {
+pub(super) fn amounts(amounts: &ResourceAmounts) -> Check {
     let quantity = |text: &Arc<str>| text::length(text, 1, 32);
     optional("cpu", amounts.cpu.as_ref(), quantity)?;
     optional("memory", amounts.memory.as_ref(), quantity)
@@ -197,10 +198,10 @@ fn named(name: &ObjectName) -> Check {
     at("name", object_name(&name.name))
 }
 
-fn namespace(name: &str) -> Check {
+pub(super) fn namespace(name: &str) -> Check {
     text::length(name, 1, 63)
 }
 
-fn object_name(name: &str) -> Check {
+pub(super) fn object_name(name: &str) -> Check {
     text::length(name, 1, 253)
 }

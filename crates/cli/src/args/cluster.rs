@@ -112,6 +112,49 @@ pub(crate) struct ServeArgs {
     pub(crate) log_format: LogFormat,
 }
 
+/// `sesame operator`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Runs as a Deployment (see docs/operator.md). For each SesameConfiguration with a gateway, ingress, httpProxy or instance \
+section, the leader creates an instance of Sesame in the object's namespace, updates it, and removes it with the object. \
+The condition Available of the SesameConfiguration shows whether the instance runs, and why not.
+
+Environment:
+  POD_NAME, POD_NAMESPACE    defaults for --name and --namespace
+  KUBECONFIG                 path to the kubeconfig; --kubeconfig takes precedence
+  RUST_LOG                   log filter; --log-level takes precedence")]
+pub(crate) struct OperatorArgs {
+    /// Namespace of the operator's Lease
+    #[arg(
+        long,
+        env = "POD_NAMESPACE",
+        default_value = "sesame-system",
+        hide_env = true
+    )]
+    pub(crate) namespace: String,
+    /// Unique name of this replica [default: the hostname]
+    #[arg(long, env = "POD_NAME", hide_env = true)]
+    pub(crate) name: Option<String>,
+    /// Kubeconfig; not needed in a pod
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) kubeconfig: Option<PathBuf>,
+    /// Image of the instances, and of the sidecar in each Envoy's pod
+    #[arg(long, value_name = "IMAGE", default_value_t = default_sidecar_image())]
+    pub(crate) image: String,
+    /// Image for managed Envoys
+    #[arg(long, value_name = "IMAGE", default_value_t = default_envoy_image())]
+    pub(crate) envoy_image: String,
+    /// Listen address of /healthz and /readyz
+    #[arg(long, value_name = "IP:PORT", default_value = "0.0.0.0:8080")]
+    pub(crate) probes: SocketAddr,
+    /// Log level; logs go to standard error
+    #[arg(long, value_enum, value_name = "LEVEL")]
+    pub(crate) log_level: Option<LogLevel>,
+    /// Log format
+    #[arg(long, value_enum, value_name = "FORMAT", default_value = "text")]
+    pub(crate) log_format: LogFormat,
+}
+
 fn default_envoy_image() -> String {
     format!(
         "ghcr.io/projectsesame/envoy:{}",

@@ -82,8 +82,9 @@ fn deployment_sets_the_variables_that_serve_reads() {
 #[test]
 fn chart_flags_are_valid() {
     let args = Args::command();
-    let serve = args.find_subcommand("serve").unwrap();
-    let known: BTreeSet<_> = serve.get_arguments().filter_map(|a| a.get_long()).collect();
+    let commands = ["serve", "operator"].map(|name| args.find_subcommand(name).unwrap());
+    let arguments = commands.iter().flat_map(|command| command.get_arguments());
+    let known: BTreeSet<_> = arguments.filter_map(|a| a.get_long()).collect();
     let template = read("deploy/chart/templates/deployment.yaml");
     let mut flags = 0;
     for word in template.split(|c: char| c.is_whitespace() || c == '"') {

@@ -26,7 +26,7 @@ const RELEASE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Settings for a candidate.
 #[derive(Clone, Debug)]
-pub(super) struct LeaseConfig {
+pub(crate) struct LeaseConfig {
     /// Namespace of the Lease.
     pub namespace: String,
     /// Name of the Lease.
@@ -38,7 +38,7 @@ pub(super) struct LeaseConfig {
 
 /// Durations of the election. A dead leader is replaced within `lease_duration + poll_interval`, plus two requests.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Timings {
+pub(crate) struct Timings {
     /// A Lease expires once it has been observed unchanged for this long. In whole seconds.
     pub lease_duration: Duration,
     /// A leader that hasn't renewed the Lease for this long steps down. Shorter than `lease_duration` by more than the
@@ -66,7 +66,7 @@ impl Default for Timings {
 
 impl LeaseConfig {
     /// The default Lease in this namespace, for a replica of this name.
-    pub(super) fn new(namespace: &str, identity: &str) -> Self {
+    pub(crate) fn new(namespace: &str, identity: &str) -> Self {
         LeaseConfig {
             namespace: namespace.to_owned(),
             name: NAME.to_owned(),
@@ -77,12 +77,12 @@ impl LeaseConfig {
 }
 
 /// Why the last request of the election failed; `None` if it succeeded.
-pub(super) type ElectionFailure = Option<Arc<str>>;
+pub(crate) type ElectionFailure = Option<Arc<str>>;
 
 /// Takes part in the election until `stop`, and reports failures to `failure`. Returns whether this replica is the
 /// leader, and the task to run. When the task has ended, this replica isn't the leader, and the Lease has been released
 /// unless the API server was unreachable.
-pub(super) fn start(
+pub(crate) fn start(
     client: kube::Client,
     config: LeaseConfig,
     failure: watch::Sender<ElectionFailure>,

@@ -5,6 +5,7 @@
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -106,7 +107,7 @@ impl Serve {
     /// If the settings can't be used: no API server is configured, an address is in use, or a file is missing.
     pub async fn start(config: ServeConfig) -> Result<Self, StartError> {
         let begin = Instant::now();
-        let client = client(&config).await?;
+        let client = client(config.kubeconfig.as_deref()).await?;
         let discovery = listen("--xds", config.xds)?;
         let probes = listen_if("--probes", config.probes)?;
         let admin = listen_if("--admin", config.admin)?;
@@ -299,7 +300,7 @@ fn listen(flag: &'static str, address: SocketAddr) -> Result<TcpListener, StartE
     })
 }
 
-pub(super) fn listen_if(
+pub(crate) fn listen_if(
     flag: &'static str,
     address: Option<SocketAddr>,
 ) -> Result<Option<TcpListener>, StartError> {
@@ -309,8 +310,9 @@ pub(super) fn listen_if(
     }
 }
 
-async fn client(config: &ServeConfig) -> Result<kube::Client, StartError> {
-    let mut client_config = cluster::connect(config.kubeconfig.as_deref()).await?;
+/// A client for watches and other requests.
+pub(crate) async fn client(kubeconfig: Option<&Path>) -> Result<kube::Client, StartError> {
+    let mut client_config = cluster::connect(kubeconfig).await?;
     // Watches are silent for minutes, and other requests have their own timeouts.
     client_config.read_timeout = None;
     // Short, so that broken watches are retried soon.

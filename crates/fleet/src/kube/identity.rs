@@ -29,6 +29,7 @@ use sesame_model::FleetId;
 use tokio::sync::watch;
 
 pub use cert::TlsFiles;
+pub use secret::{CA as CA_SECRET, SERVER as SERVER_SECRET};
 
 /// Returns the current time.
 pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;

@@ -68,15 +68,21 @@ pub(super) fn annotations(spec: &FleetSpec) -> BTreeMap<String, String> {
     without_reserved(&spec.request.annotations)
 }
 
+/// The label selector for all objects of an instance's fleets.
+pub(super) fn instance_selector(instance: &str) -> String {
+    let instance = names::label_value(instance);
+    format!("{MANAGED_BY}={SESAME},{INSTANCE}={instance},{FLEET}")
+}
+
 /// The label selector for watching a kind in all of this instance's fleets.
 pub(super) fn watch_selector(config: &FleetsConfig, kind: ObjectKind) -> String {
-    let instance = names::label_value(&config.instance);
+    let fleets = instance_selector(&config.instance);
     let which = match kind {
         ObjectKind::Service => format!(",!{ROUTABILITY}"),
         ObjectKind::ClusterService => format!(",{ROUTABILITY}"),
         _ => String::new(),
     };
-    format!("{MANAGED_BY}={SESAME},{INSTANCE}={instance},{FLEET}{which}")
+    format!("{fleets}{which}")
 }
 
 /// Removes keys that owners can't set.

@@ -191,7 +191,7 @@ fn the_manifests_grant_permissions_in_both_scopes() {
     let text = fs::read_to_string(crate::deploy::manifests()).unwrap();
     let granted = granted(&crate::deploy::objects(&text).unwrap());
     assert!(granted.iter().any(|right| right.place == Place::Everywhere));
-    let own = Place::Namespace(ACCOUNT.0.to_owned());
+    let own = Place::Namespace(NAMESPACE.to_owned());
     assert!(
         granted
             .iter()

@@ -1,0 +1,296 @@
+//! The objects of an instance. Those in its namespace are the same as the chart's.
+//!
+//! Pure: no network.
+
+mod deployment;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeSet;
+
+use kube::core::{ApiResource, GroupVersionKind};
+use serde_json::{Value, json};
+use sesame_api::ConfigurationSpec;
+use sesame_fleet::kube::names;
+
+use crate::OperatorConfig;
+use crate::instance::{self, Instance};
+
+/// The name of an instance's objects in its namespace.
+pub(crate) const NAME: &str = "sesame";
+
+/// The operator's name as a field manager.
+pub(crate) const FIELD_MANAGER: &str = "sesame-operator";
+
+/// Annotation: the configuration that an object belongs to, as `NAMESPACE/NAME`.
+pub(crate) const CONFIGURATION: &str = "projectsesame.io/configuration";
+
+/// Label: the namespace of that configuration.
+const CONFIGURATION_NAMESPACE: &str = "projectsesame.io/configuration-namespace";
+
+/// The ClusterRoles for instances, which are installed with the operator.
+mod roles {
+    /// Cluster-scoped objects.
+    pub(super) const CLUSTER: &str = "sesame-instance-cluster";
+    /// Reading objects, and writing their statuses.
+    pub(super) const OBJECTS: &str = "sesame-instance-objects";
+    /// Running Envoys.
+    pub(super) const FLEETS: &str = "sesame-instance-fleets";
+    /// The instance's own namespace.
+    pub(super) const OWN: &str = "sesame-instance-own";
+    /// Events about cluster-scoped objects.
+    pub(super) const EVENTS: &str = "sesame-instance-events";
+}
+
+/// The namespace of Events about cluster-scoped objects.
+const EVENTS_NAMESPACE: &str = "default";
+
+/// A kind of object that the operator writes, in write order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum InstanceKind {
+    ServiceAccount,
+    ClusterRoleBinding,
+    RoleBinding,
+    Service,
+    PodDisruptionBudget,
+    Deployment,
+}
+
+impl InstanceKind {
+    pub(crate) const ALL: [Self; 6] = [
+        Self::ServiceAccount,
+        Self::ClusterRoleBinding,
+        Self::RoleBinding,
+        Self::Service,
+        Self::PodDisruptionBudget,
+        Self::Deployment,
+    ];
+
+    pub(crate) fn resource(self) -> ApiResource {
+        let (group, version, kind) = match self {
+            Self::ServiceAccount => ("", "v1", "ServiceAccount"),
+            Self::ClusterRoleBinding => ("rbac.authorization.k8s.io", "v1", "ClusterRoleBinding"),
+            Self::RoleBinding => ("rbac.authorization.k8s.io", "v1", "RoleBinding"),
+            Self::Service => ("", "v1", "Service"),
+            Self::PodDisruptionBudget => ("policy", "v1", "PodDisruptionBudget"),
+            Self::Deployment => ("apps", "v1", "Deployment"),
+        };
+        // All these kinds have regular plurals.
+        ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind))
+    }
+}
+
+/// A desired object.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct DesiredObject {
+    pub(crate) kind: InstanceKind,
+    /// `None` for a ClusterRoleBinding.
+    pub(crate) namespace: Option<String>,
+    pub(crate) name: String,
+    pub(crate) object: Value,
+}
+
+/// The label selector for all objects that the operator writes.
+pub(crate) fn selector() -> String {
+    format!("app.kubernetes.io/managed-by={FIELD_MANAGER}")
+}
+
+/// The label selector for an instance's objects.
+pub(crate) fn instance_selector(instance: &Instance) -> String {
+    format!(
+        "{},{CONFIGURATION_NAMESPACE}={}",
+        selector(),
+        instance.name.namespace
+    )
+}
+
+/// All objects of an instance, in write order.
+pub(crate) fn objects(
+    config: &OperatorConfig,
+    instance: &Instance,
+    spec: &ConfigurationSpec,
+) -> Vec<DesiredObject> {
+    let builder = Builder {
+        config,
+        instance,
+        spec,
+    };
+    let mut objects = vec![builder.own(InstanceKind::ServiceAccount, NAME, json!({}))];
+    objects.extend(builder.bindings());
+    objects.push(builder.own(InstanceKind::Service, "sesame-xds", builder.xds_service()));
+    objects.push(builder.own(
+        InstanceKind::Service,
+        "sesame-metrics",
+        builder.metrics_service(),
+    ));
+    let budget = json!({
+        "spec": { "maxUnavailable": 1, "selector": { "matchLabels": builder.pod_selector() } },
+    });
+    objects.push(builder.own(InstanceKind::PodDisruptionBudget, NAME, budget));
+    objects.push(builder.own(InstanceKind::Deployment, NAME, builder.deployment()));
+    objects
+}
+
+struct Builder<'a> {
+    config: &'a OperatorConfig,
+    instance: &'a Instance,
+    spec: &'a ConfigurationSpec,
+}
+
+impl Builder<'_> {
+    fn namespace(&self) -> &str {
+        &self.instance.name.namespace
+    }
+
+    /// The labels that select the instance's pods.
+    fn pod_selector(&self) -> Value {
+        json!({
+            "app.kubernetes.io/name": NAME,
+            "app.kubernetes.io/instance": self.instance.label_value(),
+        })
+    }
+
+    fn labels(&self) -> Value {
+        let mut labels = self.pod_selector();
+        labels["app.kubernetes.io/version"] = json!(names::label_value(&self.config.version));
+        labels
+    }
+
+    fn object(&self, kind: InstanceKind, name: String, fields: Value) -> DesiredObject {
+        let resource = kind.resource();
+        let mut labels = self.labels();
+        labels["app.kubernetes.io/managed-by"] = json!(FIELD_MANAGER);
+        labels[CONFIGURATION_NAMESPACE] = json!(self.namespace());
+        let mut object = json!({
+            "apiVersion": resource.api_version,
+            "kind": resource.kind,
+            "metadata": {
+                "name": name,
+                "labels": labels,
+                "annotations": { (CONFIGURATION): self.instance.name.to_string() },
+            },
+        });
+        for (field, value) in fields.as_object().into_iter().flatten() {
+            object[field] = value.clone();
+        }
+        DesiredObject {
+            kind,
+            namespace: None,
+            name,
+            object,
+        }
+    }
+
+    /// An object in the instance's namespace.
+    fn own(&self, kind: InstanceKind, name: &str, fields: Value) -> DesiredObject {
+        let mut desired = self.in_namespace(kind, self.namespace(), name.to_owned(), fields);
+        let resource = instance::resource();
+        desired.object["metadata"]["ownerReferences"] = json!([{
+            "apiVersion": resource.api_version,
+            "kind": resource.kind,
+            "name": &*self.instance.name.name,
+            "uid": self.instance.uid,
+            "controller": true,
+        }]);
+        desired
+    }
+
+    fn in_namespace(
+        &self,
+        kind: InstanceKind,
+        namespace: &str,
+        name: String,
+        fields: Value,
+    ) -> DesiredObject {
+        let mut desired = self.object(kind, name, fields);
+        desired.object["metadata"]["namespace"] = json!(namespace);
+        desired.namespace = Some(namespace.to_owned());
+        desired
+    }
+
+    /// The namespaces that the instance watches; `None` means all.
+    fn watched_namespaces(&self) -> Option<BTreeSet<&str>> {
+        let listed = self.spec.instance.as_ref()?.watch_namespaces.as_ref()?;
+        let own = std::iter::once(self.namespace());
+        Some(listed.iter().map(|name| &**name).chain(own).collect())
+    }
+
+    /// The bindings that give the instance its permissions.
+    fn bindings(&self) -> Vec<DesiredObject> {
+        let fleets = self.spec.envoy.is_some().then_some(roles::FLEETS);
+        let of_objects = || std::iter::once(roles::OBJECTS).chain(fleets);
+        let mut bindings = vec![self.cluster_binding(roles::CLUSTER)];
+        match self.watched_namespaces() {
+            None => bindings.extend(of_objects().map(|role| self.cluster_binding(role))),
+            Some(namespaces) => {
+                let events = self.binding(EVENTS_NAMESPACE, roles::EVENTS);
+                bindings.extend((!namespaces.contains(EVENTS_NAMESPACE)).then_some(events));
+                for namespace in namespaces {
+                    bindings.extend(of_objects().map(|role| self.binding(namespace, role)));
+                }
+            }
+        }
+        bindings.push(self.binding(self.namespace(), roles::OWN));
+        bindings
+    }
+
+    fn cluster_binding(&self, role: &str) -> DesiredObject {
+        let kind = InstanceKind::ClusterRoleBinding;
+        self.object(kind, self.binding_name(role), self.grant(role))
+    }
+
+    /// A binding for a namespace.
+    fn binding(&self, namespace: &str, role: &str) -> DesiredObject {
+        let name = self.binding_name(role);
+        self.in_namespace(InstanceKind::RoleBinding, namespace, name, self.grant(role))
+    }
+
+    /// A name that is unique in the cluster, since other instances have bindings in the same namespace.
+    fn binding_name(&self, role: &str) -> String {
+        format!("{role}:{}", self.namespace())
+    }
+
+    fn grant(&self, role: &str) -> Value {
+        json!({
+            "roleRef": {
+                "apiGroup": "rbac.authorization.k8s.io",
+                "kind": "ClusterRole",
+                "name": role,
+            },
+            "subjects": [{ "kind": "ServiceAccount", "name": NAME, "namespace": self.namespace() }],
+        })
+    }
+
+    fn xds_service(&self) -> Value {
+        json!({
+            "spec": {
+                "type": "ClusterIP",
+                "selector": self.pod_selector(),
+                "ports": [{
+                    "name": "xds",
+                    "port": deployment::XDS_PORT,
+                    "targetPort": "xds",
+                    "protocol": "TCP",
+                    "appProtocol": "grpc",
+                }],
+            },
+        })
+    }
+
+    fn metrics_service(&self) -> Value {
+        json!({
+            "spec": {
+                "type": "ClusterIP",
+                // Each replica has its own metrics.
+                "clusterIP": "None",
+                "selector": self.pod_selector(),
+                "ports": [{
+                    "name": "metrics",
+                    "port": deployment::PROBES_PORT,
+                    "targetPort": "probes",
+                    "protocol": "TCP",
+                }],
+            },
+        })
+    }
+}

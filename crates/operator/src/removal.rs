@@ -1,0 +1,54 @@
+//! Removes an instance.
+
+use kube::Client;
+use kube::api::{Api, DeleteParams, DynamicObject, PropagationPolicy};
+use kube::core::{ApiResource, GroupVersionKind};
+use sesame_fleet::kube::{identity, remove_fleets};
+
+use crate::apply::{self, belongs_to};
+use crate::instance::Instance;
+use crate::objects::{InstanceKind, NAME};
+
+/// Kinds and names of the objects that an instance creates for itself.
+const OF_INSTANCE: [(&str, &str, &str); 4] = [
+    ("", "Secret", identity::CA_SECRET),
+    ("", "Secret", identity::SERVER_SECRET),
+    ("", "Secret", "sesame-envoy"),
+    ("coordination.k8s.io", "Lease", "sesame-leader"),
+];
+
+/// Takes the next steps of a removal. Returns what it waits for; `None` once everything is gone. Sesame ends first, since
+/// it would restore the objects of its fleets.
+pub(crate) async fn remove(
+    client: &Client,
+    instance: &Instance,
+) -> Result<Option<&'static str>, kube::Error> {
+    let namespace = &*instance.name.namespace;
+    let deployments = apply::api(client, InstanceKind::Deployment, Some(namespace));
+    if let Some(found) = deployments.get_metadata_opt(NAME).await?
+        && belongs_to(&found.metadata, instance)
+    {
+        // The Deployment exists until its pods are gone.
+        let params = DeleteParams {
+            propagation_policy: Some(PropagationPolicy::Foreground),
+            ..DeleteParams::default()
+        };
+        if found.metadata.deletion_timestamp.is_none() {
+            apply::delete(&deployments, NAME, &params).await?;
+        }
+        return Ok(Some("Waiting for the pods of Sesame to end."));
+    }
+    if remove_fleets(client, namespace).await? > 0 {
+        return Ok(Some("Waiting for the objects of the Envoys to be deleted."));
+    }
+    for (group, kind, name) in OF_INSTANCE {
+        let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, "v1", kind));
+        let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, &resource);
+        apply::delete(&api, name, &DeleteParams::background()).await?;
+    }
+    // The reverse of the order in which they are written.
+    for kind in InstanceKind::ALL.into_iter().rev() {
+        apply::delete_except(client, instance, kind, &[]).await?;
+    }
+    Ok(None)
+}
