@@ -17,7 +17,7 @@ use sesame_api::NamespacedName;
 use sesame_control::serve::ContourCompat;
 use sesame_control::{IngressSettings, Mode, RateLimitSettings, Settings, Sharding};
 
-pub(crate) use self::cluster::{OperatorArgs, ServeArgs, StatusArgs, StatusOutput};
+pub(crate) use self::cluster::{OperatorArgs, ServeArgs, StatusArgs, StatusOutput, UninstallArgs};
 use crate::output::Format;
 use crate::sidecar::SidecarArgs;
 
@@ -47,6 +47,8 @@ pub(crate) enum Command {
     Serve(Box<ServeArgs>),
     /// Run the operator in a cluster: an instance of `sesame serve` for each SesameConfiguration
     Operator(OperatorArgs),
+    /// Remove the Envoys and finalizers of an installation whose Sesame and operator no longer run
+    Uninstall(UninstallArgs),
     /// Show the Gateways, routes, Ingresses and HTTPProxies of a cluster, problems first
     Status(StatusArgs),
     /// Print the Envoy resources and statuses generated from objects

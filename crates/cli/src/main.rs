@@ -21,6 +21,7 @@ mod signals;
 mod status;
 mod table;
 mod translate;
+mod uninstall;
 mod version;
 
 use std::process::ExitCode;
@@ -40,6 +41,7 @@ fn main() -> ExitCode {
         Command::Local(args) => local::run(args),
         Command::Serve(args) => serve::run(args),
         Command::Operator(args) => operator::run(args),
+        Command::Uninstall(args) => uninstall::run(args),
         Command::Status(args) => status::run(args),
         Command::Translate(args) => translate::run(args),
         Command::Bootstrap(args) => bootstrap::run(args),

@@ -3,7 +3,7 @@
 //! In: settings. Out: instances, as `sesame-operator` makes them.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use kube::Client;
 use tokio::sync::watch;
@@ -88,6 +88,20 @@ impl Operator {
         while self.election.join_next().await.is_some() {}
         self.tasks.shutdown().await;
     }
+}
+
+/// Removes the Envoys, certificates and finalizers of the instance in a namespace, when neither Sesame nor the operator runs.
+/// Reports the number of objects of Envoys that remain.
+///
+/// # Errors
+/// If no API server is configured, Sesame still runs, or a request fails.
+pub async fn uninstall(
+    kubeconfig: Option<&Path>,
+    namespace: &str,
+    remaining: impl FnMut(usize),
+) -> anyhow::Result<()> {
+    let client = start::client(kubeconfig).await?;
+    Ok(sesame_operator::uninstall(&client, namespace, remaining).await?)
 }
 
 /// Runs the controller while this replica leads.

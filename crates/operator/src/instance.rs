@@ -1,8 +1,10 @@
-//! A SesameConfiguration as the operator reads it.
+//! A SesameConfiguration as the operator reads it, and its finalizer.
 
 use jiff::Timestamp;
-use kube::api::DynamicObject;
+use kube::Client;
+use kube::api::{Api, DynamicObject, Patch, PatchParams};
 use kube::runtime::reflector::ObjectRef;
+use serde_json::json;
 use sesame_api::{
     Condition, ConfigurationSpec, Kind, NamespacedName, Object, condition::configuration::AVAILABLE,
 };
@@ -68,6 +70,34 @@ impl Instance {
     /// Whether objects of an instance may exist.
     pub(crate) fn is_installed(&self) -> bool {
         self.finalizers.iter().any(|name| name == FINALIZER)
+    }
+
+    /// Adds or removes the finalizer.
+    pub(crate) async fn set_finalizer(
+        &self,
+        client: &Client,
+        present: bool,
+    ) -> Result<(), kube::Error> {
+        let others = self.finalizers.iter().filter(|name| *name != FINALIZER);
+        let ours = present.then_some(FINALIZER);
+        let finalizers: Vec<&str> = others.map(String::as_str).chain(ours).collect();
+        // The resource version prevents the loss of a finalizer that another client adds in the meantime.
+        let patch = json!({
+            "metadata": {
+                "resourceVersion": self.resource_version,
+                "finalizers": finalizers,
+            },
+        });
+        let api: Api<DynamicObject> =
+            Api::namespaced_with(client.clone(), &self.name.namespace, &resource());
+        let params = PatchParams::default();
+        match api
+            .patch_metadata(&self.name.name, &params, &Patch::Merge(&patch))
+            .await
+        {
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
+            result => result.map(drop),
+        }
     }
 
     /// The name as the value of a label.

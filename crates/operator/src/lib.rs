@@ -14,8 +14,10 @@ mod objects;
 mod reconcile;
 mod removal;
 mod status;
+mod uninstall;
 
 pub use self::reconcile::run;
+pub use self::uninstall::{UninstallError, uninstall};
 
 /// Settings that all instances share.
 #[derive(Clone, Debug, PartialEq, Eq)]

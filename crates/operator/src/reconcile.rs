@@ -6,17 +6,16 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use kube::Client;
-use kube::api::{Api, DynamicObject, Patch, PatchParams};
+use kube::api::{Api, DynamicObject};
 use kube::runtime::controller::{Action, Controller};
 use kube::runtime::reflector::{ObjectRef, Store};
 use kube::runtime::watcher;
-use serde_json::json;
 use sesame_api::{Condition, ConfigurationSpec, NamespacedName};
 
 use crate::OperatorConfig;
 use crate::apply::{self, ApplyError};
 use crate::conflict;
-use crate::instance::{self, FINALIZER, Instance};
+use crate::instance::{self, Instance};
 use crate::objects::{self, CONFIGURATION, InstanceKind, NAME};
 use crate::removal;
 use crate::status;
@@ -107,9 +106,7 @@ impl Context {
             return Ok((condition, Action::requeue(RETRY)));
         }
         if !instance.is_installed() {
-            let finalizers = instance.finalizers.iter().map(String::as_str);
-            self.set_finalizers(instance, finalizers.chain([FINALIZER]).collect())
-                .await?;
+            instance.set_finalizer(&self.client, true).await?;
         }
         let desired = objects::objects(&self.config, instance, spec);
         let mut deployment = None;
@@ -154,9 +151,7 @@ impl Context {
                 Ok(Action::requeue(REMOVAL_RETRY))
             }
             Ok(None) => {
-                let finalizers = instance.finalizers.iter().map(String::as_str);
-                let others = finalizers.filter(|name| *name != FINALIZER).collect();
-                self.set_finalizers(instance, others).await?;
+                instance.set_finalizer(&self.client, false).await?;
                 Ok(Action::await_change())
             }
             Err(error) => {
@@ -165,31 +160,6 @@ impl Context {
                 status::write(&self.client, instance, condition).await?;
                 Err(error)
             }
-        }
-    }
-
-    async fn set_finalizers(
-        &self,
-        instance: &Instance,
-        finalizers: Vec<&str>,
-    ) -> Result<(), kube::Error> {
-        let namespace = &instance.name.namespace;
-        let api: Api<DynamicObject> =
-            Api::namespaced_with(self.client.clone(), namespace, &instance::resource());
-        // The resource version prevents the loss of a finalizer that another client adds in the meantime.
-        let patch = json!({
-            "metadata": {
-                "resourceVersion": instance.resource_version,
-                "finalizers": finalizers,
-            },
-        });
-        let params = PatchParams::default();
-        match api
-            .patch_metadata(&instance.name.name, &params, &Patch::Merge(&patch))
-            .await
-        {
-            Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
-            result => result.map(drop),
         }
     }
 }

@@ -41,14 +41,28 @@ pub(crate) async fn remove(
     if remove_fleets(client, namespace).await? > 0 {
         return Ok(Some("Waiting for the objects of the Envoys to be deleted."));
     }
+    remove_own(client, namespace).await?;
+    remove_installed(client, instance).await?;
+    Ok(None)
+}
+
+/// Removes the objects that Sesame created for itself.
+pub(crate) async fn remove_own(client: &Client, namespace: &str) -> Result<(), kube::Error> {
     for (group, kind, name) in OF_INSTANCE {
         let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, "v1", kind));
         let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, &resource);
         apply::delete(&api, name, &DeleteParams::background()).await?;
     }
-    // The reverse of the order in which they are written.
+    Ok(())
+}
+
+/// Removes the objects that the operator created, in the reverse of the order in which it writes them.
+pub(crate) async fn remove_installed(
+    client: &Client,
+    instance: &Instance,
+) -> Result<(), kube::Error> {
     for kind in InstanceKind::ALL.into_iter().rev() {
         apply::delete_except(client, instance, kind, &[]).await?;
     }
-    Ok(None)
+    Ok(())
 }

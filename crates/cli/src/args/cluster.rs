@@ -155,6 +155,25 @@ pub(crate) struct OperatorArgs {
     pub(crate) log_format: LogFormat,
 }
 
+/// `sesame uninstall`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+While Sesame or the operator runs, they remove these objects themselves: Sesame when Gateways, Ingresses and HTTPProxies are deleted, the \
+operator when a SesameConfiguration is deleted. This command is for the objects that remain if Sesame or the operator was \
+deleted first. It keeps Gateways, routes, SesameConfigurations and CRDs.
+
+Examples:
+  kubectl --namespace sesame-system delete deployment sesame
+  sesame uninstall --namespace sesame-system")]
+pub(crate) struct UninstallArgs {
+    /// Namespace in which Sesame ran
+    #[arg(short, long)]
+    pub(crate) namespace: String,
+    /// Kubeconfig [default: KUBECONFIG, else ~/.kube/config]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) kubeconfig: Option<PathBuf>,
+}
+
 fn default_envoy_image() -> String {
     format!(
         "ghcr.io/projectsesame/envoy:{}",
