@@ -62,6 +62,9 @@ pub(crate) struct Args {
     /// Additional flag for `sesame serve`, for example `--sesame=--route-shards=always`; can be repeated
     #[arg(long, value_name = "FLAG", allow_hyphen_values = true)]
     sesame: Vec<String>,
+    /// Use this Envoy instead of the downloaded one, for example that of `cargo xtask envoy --previous`
+    #[arg(long, value_name = "PATH")]
+    envoy: Option<PathBuf>,
     /// Keep the cluster
     #[arg(long)]
     keep: bool,
@@ -75,7 +78,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "CLUSTER", default_value = "conformance")]
     name: String,
     /// Use this cluster, in which the Gateway API and Sesame are already installed
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["name", "channel", "sesame", "keep"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["name", "channel", "sesame", "envoy", "keep"])]
     kubeconfig: Option<PathBuf>,
     /// With --kubeconfig: an address that Gateways can request
     #[arg(
@@ -123,7 +126,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             runs(args, &suite, &cluster)
         }
         None => {
-            let done = install::cluster(&args.name, args.channel(), &suite, &args.sesame)
+            let envoy = args.envoy.as_deref();
+            let done = install::cluster(&args.name, args.channel(), &suite, envoy, &args.sesame)
                 .and_then(|cluster| runs(args, &suite, &cluster));
             if args.keep {
                 println!(

@@ -84,7 +84,7 @@ enum Test {
 
 /// Runs the tests.
 pub(crate) fn run(args: &Args) -> Result<()> {
-    let archives = install::archives()?;
+    let archives = install::archives(None)?;
     let cluster = Cluster::up(&args.name)?;
     let done = cluster
         .load(&archives)

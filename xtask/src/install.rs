@@ -48,11 +48,11 @@ impl Channel {
     }
 }
 
-/// Builds the images of Sesame and Envoy.
-pub(crate) fn archives() -> Result<Vec<PathBuf>> {
+/// Builds the images of Sesame and Envoy. `envoy` is the executable, if not the downloaded one.
+pub(crate) fn archives(envoy: Option<&Path>) -> Result<Vec<PathBuf>> {
     Ok(vec![
         image::store("sesame", &image::sesame(Profile::Release)?)?,
-        image::store("envoy", &image::envoy(None)?)?,
+        image::store("envoy", &image::envoy(envoy)?)?,
     ])
 }
 

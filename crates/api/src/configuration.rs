@@ -152,6 +152,9 @@ pub struct GatewayConfiguration {
 }
 
 impl GatewayConfiguration {
+    /// The controller name of an instance without a configuration.
+    pub const DEFAULT_CONTROLLER_NAME: &str = "projectsesame.io/gateway-controller";
+
     /// The only Gateway to serve, if one is named.
     pub fn gateway(&self) -> Option<NamespacedName> {
         let (namespace, name) = (self.namespace.clone()?, self.name.clone()?);

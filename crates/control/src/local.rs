@@ -202,6 +202,7 @@ impl Local {
             events,
             statuses: None,
             pod_services: None,
+            class_finalizers: None,
             drain: config.drain + LISTENER_REPLACEMENT,
             shutdown: CancellationToken::new(),
         };

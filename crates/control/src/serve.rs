@@ -5,6 +5,7 @@
 //! configuration.
 
 mod addresses;
+pub(crate) mod class_finalizers;
 mod configuration;
 mod feed;
 mod fleet_updates;

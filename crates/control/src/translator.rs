@@ -5,6 +5,7 @@
 //! Messages that are queued at the same time become one change: there is no timer, and no intermediate state is
 //! visible.
 
+mod class_finalizers;
 mod pod_services;
 mod publish;
 mod shared_fleets;
@@ -38,6 +39,7 @@ use crate::event::{
 use crate::metrics::Metrics;
 use crate::progress::Progress;
 use crate::runner::{FleetRunner, Requests};
+use crate::serve::class_finalizers::ClassFinalizers;
 use crate::status_store::StatusStore;
 
 /// Maximum number of messages per turn, which bounds the delay of the first one.
@@ -112,6 +114,8 @@ pub(crate) struct TranslatorOutputs {
     pub(crate) statuses: Option<Writer>,
     /// Writes the Services of XBackends; `None` in a local run.
     pub(crate) pod_services: Option<PodServiceWriter>,
+    /// Writes the finalizers of GatewayClasses; `None` in a local run.
+    pub(crate) class_finalizers: Option<ClassFinalizers>,
     /// Time limit for Envoys to replace a listener and drain its connections.
     pub(crate) drain: Duration,
     /// Cancelled when shutdown begins: the translator ends, and Envoy exits are expected.
@@ -329,6 +333,7 @@ impl Translator {
         self.containment.sent(revision);
         self.runner.apply(&self.requests, &turn.fleets);
         self.update_pod_services(&steps);
+        self.update_class_finalizers(&steps);
         let keys: usize = steps
             .iter()
             .flat_map(|step| step.commit.work())

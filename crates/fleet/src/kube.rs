@@ -24,6 +24,7 @@ pub mod sidecar;
 
 mod addresses;
 mod apply;
+mod class_finalizer;
 mod desired;
 mod fingerprint;
 mod fleet;
@@ -38,6 +39,7 @@ mod spec;
 mod testing;
 mod watch;
 
+pub use class_finalizer::{release_classes, set_class_finalizer};
 pub use provisioner::{FleetStates, Provisioner, start};
 pub use removal::remove_fleets;
 pub use spec::{FleetSpec, FleetsConfig};

@@ -3,7 +3,7 @@
 use kube::Client;
 use kube::api::{Api, DeleteParams, DynamicObject, PropagationPolicy};
 use kube::core::{ApiResource, GroupVersionKind};
-use sesame_fleet::kube::{identity, remove_fleets};
+use sesame_fleet::kube::{identity, release_classes, remove_fleets};
 
 use crate::apply::{self, belongs_to};
 use crate::instance::Instance;
@@ -42,6 +42,11 @@ pub(crate) async fn remove(
         return Ok(Some("Waiting for the objects of the Envoys to be deleted."));
     }
     remove_own(client, namespace).await?;
+    if let Ok(spec) = &instance.spec
+        && let Some(gateway) = &spec.gateway
+    {
+        release_classes(client, &gateway.controller_name).await?;
+    }
     remove_installed(client, instance).await?;
     Ok(None)
 }

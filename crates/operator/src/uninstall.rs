@@ -1,10 +1,12 @@
 //! Removes what an installation left behind, when neither Sesame nor the operator runs.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use kube::Client;
 use kube::api::{Api, DynamicObject, ListParams};
-use sesame_fleet::kube::remove_fleets;
+use sesame_api::GatewayConfiguration;
+use sesame_fleet::kube::{release_classes, remove_fleets};
 
 use crate::apply;
 use crate::instance::{self, Instance};
@@ -50,6 +52,7 @@ pub async fn uninstall(
         tokio::time::sleep(PAUSE).await;
     }
     removal::remove_own(client, namespace).await?;
+    let mut controllers = BTreeSet::new();
     let api: Api<DynamicObject> =
         Api::namespaced_with(client.clone(), namespace, &instance::resource());
     let configurations = match api.list(&ListParams::default()).await {
@@ -59,10 +62,22 @@ pub async fn uninstall(
     };
     for configuration in configurations {
         let instance = Instance::read(&configuration);
+        if let Ok(spec) = &instance.spec
+            && let Some(gateway) = &spec.gateway
+        {
+            controllers.insert(gateway.controller_name.to_string());
+        }
         if instance.is_installed() {
             removal::remove_installed(client, &instance).await?;
             instance.set_finalizer(client, false).await?;
         }
+    }
+    // An instance without a configuration.
+    if controllers.is_empty() {
+        controllers.insert(GatewayConfiguration::DEFAULT_CONTROLLER_NAME.to_owned());
+    }
+    for controller in controllers {
+        release_classes(client, &controller).await?;
     }
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! Translates Gateway API objects into the model and statuses:
 //!
-//! - `class`: which GatewayClasses are ours and accepted
+//! - `class`: which GatewayClasses are ours and accepted; `class_in_use`: which of them have Gateways
 //! - `unmanaged`: which Gateway the unmanaged fleet serves
 //! - `frontend`: how a Gateway validates clients' certificates
 //! - `gateway`, `listener_set`, `listener`, `conflicts`: which listeners are valid; `listener_state`: the result
@@ -25,6 +25,7 @@ pub(crate) mod backend_traffic;
 mod backend_validation;
 pub(crate) mod certificate_ref;
 pub mod class;
+pub mod class_in_use;
 mod conflicts;
 mod external_auth;
 pub(crate) mod fleet_request;

@@ -22,6 +22,7 @@ use sesame_model::{
 
 use self::reach::{certificates_of, clusters_of, listener_clusters_of, trust_bundles_of};
 use crate::configuration;
+use crate::gateway_api::class_in_use::{ClassInUse, classes_in_use};
 use crate::gateway_api::route::{self, RouteKind, attach, backends};
 use crate::gateway_api::{
     ancestors, backend_tls, backend_traffic, l4_route, listener_state, telemetry, xbackend,
@@ -91,6 +92,8 @@ pub struct Outputs {
     pub expiring: Table<CertificateKey, String>,
     /// Pending changes to the Services of XBackends, by XBackend. Always empty outside a cluster.
     pub pod_services: Table<ObjectKey, PodServiceChange>,
+    /// This instance's GatewayClasses, and whether Gateways refer to them.
+    pub classes_in_use: Table<ObjectKey, ClassInUse>,
     /// Statuses of all kinds of objects.
     pub statuses: Table<ObjectKey, ObjectStatus>,
     /// Errors and warnings about objects whose status can't hold them.
@@ -553,6 +556,7 @@ pub fn stages(b: &mut Builder) -> Pipeline {
             fleet_certificates,
             fleet_trust_bundles,
             pod_services,
+            classes_in_use: classes_in_use(b, &inputs),
             statuses,
             notices,
             port_conflicts,

@@ -4,14 +4,15 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use sesame_api::{
-    DefaultPorts, GatewayClass, IngressConfiguration, NamespacedName, UnmanagedEnvoy,
+    DefaultPorts, GatewayClass, GatewayConfiguration, IngressConfiguration, NamespacedName,
+    UnmanagedEnvoy,
 };
 use sesame_model::{FleetId, Port};
 
 use crate::configuration::FleetSettings;
 
 /// The default controller name of Sesame's GatewayClasses.
-pub const CONTROLLER_NAME: &str = "projectsesame.io/gateway-controller";
+pub const CONTROLLER_NAME: &str = GatewayConfiguration::DEFAULT_CONTROLLER_NAME;
 
 /// The default name of the ingress class that Sesame implements.
 pub const INGRESS_CLASS: &str = IngressConfiguration::DEFAULT_CLASS;

@@ -6,7 +6,7 @@
   verbs: [list, watch]
 - apiGroups: [gateway.networking.k8s.io]
   resources: [gatewayclasses]
-  verbs: [get, list, watch]
+  verbs: [get, list, patch, watch]
 - apiGroups: [gateway.networking.k8s.io]
   resources: [gatewayclasses/status]
   verbs: [patch]
@@ -218,4 +218,8 @@
 - apiGroups: [coordination.k8s.io]
   resources: [leases]
   verbs: [delete]
+# Their finalizers.
+- apiGroups: [gateway.networking.k8s.io]
+  resources: [gatewayclasses]
+  verbs: [list, patch]
 {{- end }}

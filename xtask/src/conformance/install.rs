@@ -3,6 +3,8 @@
 //! In: a cluster's name, a Gateway API channel, the suite's backend. Out: a cluster in which Sesame is ready, with the
 //! manifests' permissions.
 
+use std::path::Path;
+
 use anyhow::Result;
 
 use super::suite::Suite;
@@ -20,15 +22,17 @@ pub(crate) fn addresses() -> (String, String) {
     (format!("{network}.200"), "203.0.113.1".to_owned())
 }
 
-/// Starts the cluster and installs everything. `flags` are passed to `sesame serve`.
+/// Starts the cluster and installs everything. `envoy` is an executable, if not the downloaded one; `flags` are passed to
+/// `sesame serve`.
 pub(crate) fn cluster(
     name: &str,
     channel: Channel,
     suite: &Suite,
+    envoy: Option<&Path>,
     flags: &[String],
 ) -> Result<Cluster> {
     // Build first: a running cluster uses half of the CPU time.
-    let mut archives = install::archives()?;
+    let mut archives = install::archives(envoy)?;
     archives.push(image::store("echo-basic", &suite.backend()?)?);
     let cluster = Cluster::up(name)?;
     cluster.load(&archives)?;

@@ -21,6 +21,7 @@ use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
+use super::class_finalizers::ClassFinalizers;
 use super::fleet_updates::FleetUpdates;
 use super::health::Health;
 use super::kube_events::{self, EventWriter};
@@ -136,6 +137,7 @@ impl Serve {
         spawner.spawn(status_writer.run(stop.clone()));
 
         let (pod_services, pod_service_failures) = pod_services::start(client.clone());
+        let class_finalizers = ClassFinalizers::new();
 
         let (identity, identities) = server_identity::start(&config, &client, &mut spawner).await?;
         let election = leadership::start(&config, &client, &step_down, &mut spawner);
@@ -173,6 +175,7 @@ impl Serve {
             events,
             statuses: Some(statuses.clone()),
             pod_services: Some(pod_services.clone()),
+            class_finalizers: Some(class_finalizers.clone()),
             drain: DRAIN,
             shutdown: stop.clone(),
         };
@@ -242,6 +245,7 @@ impl Serve {
             statuses.clone(),
             Arc::clone(&health),
         ));
+        spawner.spawn(class_finalizers.write(client.clone(), is_leader.clone()));
         spawner.spawn(leadership::propagate(Leadership {
             is_leader,
             all_observed,

@@ -49,6 +49,7 @@ fn rig() -> Rig {
         events,
         statuses: None,
         pod_services: None,
+        class_finalizers: None,
         drain: Duration::ZERO,
         shutdown: CancellationToken::new(),
     };

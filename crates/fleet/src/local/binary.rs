@@ -142,7 +142,12 @@ pub fn cache_dir() -> Option<PathBuf> {
 
 /// The path of this machine's Envoy [`VERSION`] in a cache folder. The file exists only once it is complete.
 pub fn cached(cache: &Path) -> PathBuf {
-    let platform = format!("{VERSION}-{}-{}", env::consts::OS, env::consts::ARCH);
+    cached_version(cache, VERSION)
+}
+
+/// The path of another version.
+pub fn cached_version(cache: &Path, version: &str) -> PathBuf {
+    let platform = format!("{version}-{}-{}", env::consts::OS, env::consts::ARCH);
     cache.join("envoy").join(platform).join("envoy")
 }
 
