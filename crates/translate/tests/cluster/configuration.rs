@@ -247,6 +247,49 @@ fn deprecated_fields_and_those_without_effect_are_warnings() {
     );
 }
 
+/// The default fleet exists while an object of our class does.
+#[test]
+fn an_instance_with_class_names_serves_only_these_classes() {
+    let class = |name: &str, default: &str| {
+        json!({
+            "apiVersion": "networking.k8s.io/v1", "kind": "IngressClass",
+            "metadata": {"name": name, "annotations": {"ingressclass.kubernetes.io/is-default-class": default}},
+            "spec": {"controller": "projectsesame.io/ingress-controller"},
+        })
+    };
+    let ingress = |class: Option<&str>| {
+        json!({
+            "apiVersion": "networking.k8s.io/v1", "kind": "Ingress",
+            "metadata": {"name": "web", "namespace": "ns"},
+            "spec": {
+                "ingressClassName": class,
+                "defaultBackend": {"service": {"name": "a", "port": {"number": 80}}},
+            },
+        })
+    };
+    let serves = |spec: Value, class_name: Option<&str>| {
+        let mut rig = Rig::with(configured(Mode::Managed, spec).0);
+        rig.put([
+            class("edge", "false"),
+            class("other", "true"),
+            ingress(class_name),
+        ]);
+        rig.request(&FleetId::Default).is_some()
+    };
+    let names = json!({"ingress": {"classNames": ["edge", "bare"]}});
+    for (class, only_named, by_default) in [
+        (Some("edge"), true, true),
+        (Some("bare"), true, false),
+        (Some("other"), false, true),
+        (Some("sesame"), false, true),
+        // The cluster's default class is `other`.
+        (None, false, true),
+    ] {
+        assert_eq!(serves(names.clone(), class), only_named, "{class:?}");
+        assert_eq!(serves(json!({}), class), by_default, "{class:?}");
+    }
+}
+
 #[test]
 fn without_the_section_gateway_no_gateway_is_served() {
     let mut rig = Rig::with(configured(Mode::Managed, with_controller(json!({"envoy": {}}))).0);
