@@ -16,6 +16,7 @@ mod managed;
 mod server_identity;
 mod start;
 mod unmanaged;
+mod upgrades;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;

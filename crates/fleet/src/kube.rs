@@ -35,6 +35,7 @@ mod provisioner;
 mod spec;
 #[cfg(test)]
 mod testing;
+mod upgrades;
 mod watch;
 
 pub use provisioner::{FleetStates, Provisioner, start};
