@@ -222,8 +222,10 @@ pub mod configuration {
     pub const ACCEPTED: &str = "Accepted";
     /// The whole spec is in effect.
     pub const PROGRAMMED: &str = "Programmed";
+    /// All Envoys that Sesame manages run its current release. Only on an instance's own configuration.
+    pub const ENVOYS_UPGRADED: &str = "EnvoysUpgraded";
     /// The types that an instance writes.
-    pub const ALL: [&str; 2] = [ACCEPTED, PROGRAMMED];
+    pub const ALL: [&str; 3] = [ACCEPTED, PROGRAMMED, ENVOYS_UPGRADED];
     /// The instance runs. Written by the operator.
     pub const AVAILABLE: &str = "Available";
 }

@@ -212,8 +212,9 @@ impl Default for DefaultPorts {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct IngressConfiguration {
-    /// The names of the ingress classes that Sesame implements; `sesame` by default. Sesame also implements IngressClasses with
-    /// its controller name.
+    /// The names of the ingress classes that Sesame implements, with or without an IngressClass. If given, Sesame ignores
+    /// all other classes, so several instances in a cluster can each have their own. By default, Sesame implements `sesame`
+    /// and the IngressClasses with the controller `projectsesame.io/ingress-controller`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(
         feature = "schema",

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use sesame_api::{Kind, Object, ObjectKey, Release};
 use sesame_engine::{Batch, Builder, Commit, Engine};
 use sesame_envoy::{Assembler, Options, RejectedRoutes, ResourceChange, Sharding, Suspect};
-use sesame_model::{FleetId, FleetState, ListenerSettings, VirtualHostKey};
+use sesame_model::{FleetId, FleetState, ListenerSettings, UpgradeProgress, VirtualHostKey};
 use sesame_translate::configuration;
 use sesame_translate::fleet::Rejected;
 use sesame_translate::pipeline::{self, Outputs, Pipeline};
@@ -26,6 +26,8 @@ pub enum Input {
     Remove(ObjectKey),
     /// The state of a fleet; `None` if the fleet is gone.
     Fleet(FleetId, Option<FleetState>),
+    /// The progress in upgrading fleets; `None` if it is unknown.
+    Upgrades(Option<UpgradeProgress>),
     /// An Envoy rejected a resource, with its message; `None` if it accepted the resource.
     Rejection(Rejected, Option<String>),
     /// Serves a host's last accepted version, or 503 responses, until it changes. With Envoy's message, the host is the
@@ -152,6 +154,7 @@ impl Core {
                 }
                 Input::Remove(key) => tables.remove(&mut batch, &key),
                 Input::Fleet(fleet, state) => tables.set_fleet(&mut batch, fleet, state),
+                Input::Upgrades(progress) => tables.set_upgrades(&mut batch, progress),
                 Input::Rejection(rejected, message) => {
                     tables.set_rejection(&mut batch, rejected, message);
                 }

@@ -17,6 +17,7 @@ mod managed;
 mod server_identity;
 pub(crate) mod start;
 mod unmanaged;
+mod upgrades;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;

@@ -20,7 +20,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use sesame_api::{Kind, Object, ObjectKey, Release, SesameConfiguration};
 use sesame_envoy::{Bytes, RejectedRoutes};
 use sesame_fleet::kube::pod_services::PodServiceWriter;
-use sesame_model::{FleetId, FleetRequest, FleetState, PodServiceId, Port, VirtualHostKey};
+use sesame_model::{
+    FleetId, FleetRequest, FleetState, PodServiceId, Port, UpgradeProgress, VirtualHostKey,
+};
 use sesame_sources::change::Change;
 use sesame_sources::files::ChangeSet;
 use sesame_status::Writer;
@@ -71,6 +73,8 @@ pub(crate) enum Message {
     FleetOwnersKnown,
     /// The runner has new fleet states.
     FleetStates,
+    /// The progress in upgrading fleets; `None` if it is unknown.
+    Upgrades(Option<UpgradeProgress>),
     /// Runs a function on the tables.
     Inspect(Box<dyn FnOnce(&Core) + Send>),
 }
@@ -422,6 +426,7 @@ impl Translator {
                 turn.plan = true;
             }
             Message::FleetStates => turn.plan = true,
+            Message::Upgrades(progress) => turn.inputs.push(Input::Upgrades(progress)),
             Message::Inspect(read) => read(&self.core),
         }
     }

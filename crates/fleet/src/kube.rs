@@ -37,6 +37,7 @@ mod removal;
 mod spec;
 #[cfg(test)]
 mod testing;
+mod upgrades;
 mod watch;
 
 pub use class_finalizer::{release_classes, set_class_finalizer};

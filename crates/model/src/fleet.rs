@@ -4,6 +4,7 @@ mod id;
 mod parameters;
 mod request;
 mod state;
+mod upgrades;
 
 pub use id::{FleetId, ParseFleetIdError};
 pub use parameters::{
@@ -12,3 +13,4 @@ pub use parameters::{
 };
 pub use request::{AddressRequest, AddressValue, FleetRequest, GatewayOwner, Routability};
 pub use state::{FleetAddress, FleetProblem, FleetState};
+pub use upgrades::UpgradeProgress;

@@ -55,7 +55,7 @@ pub use destination::DestinationKey;
 pub use fleet::{
     AddressRequest, AddressValue, Autoscaling, FleetAddress, FleetId, FleetLogLevel,
     FleetParameters, FleetProblem, FleetRequest, FleetState, GatewayOwner, ParseFleetIdError,
-    Routability, ServiceType, TaintEffect, Toleration, TrafficPolicy, Workload,
+    Routability, ServiceType, TaintEffect, Toleration, TrafficPolicy, UpgradeProgress, Workload,
 };
 pub use global_rate::{GlobalRate, RateDescriptor, RateEntry, RateService};
 pub use headers::{HOP_BY_HOP, INTERNAL};

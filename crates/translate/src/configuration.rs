@@ -140,6 +140,7 @@ fn ingress(spec: &ConfigurationSpec) -> IngressSettings {
     let classes = ingress.and_then(|ingress| ingress.class_names.as_deref());
     IngressSettings {
         classes: classes.map_or_else(|| BTreeSet::from([INGRESS_CLASS.into()]), set),
+        only_classes: classes.is_some(),
         ports: spec.default_ports,
         root_namespaces: proxies
             .and_then(|proxies| proxies.root_namespaces.as_deref())

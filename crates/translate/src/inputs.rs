@@ -10,7 +10,7 @@ use sesame_api::{
     XBackendTrafficPolicy, XListenerSet, XTelemetryPolicy,
 };
 use sesame_engine::{Batch, Builder, Engine, Index, Reader, Table};
-use sesame_model::{FleetId, FleetState, ListenerSettings, VirtualHostKey};
+use sesame_model::{FleetId, FleetState, ListenerSettings, UpgradeProgress, VirtualHostKey};
 
 use crate::configuration::KEY;
 use crate::configuration::references::ConfigData;
@@ -52,6 +52,7 @@ pub struct Inputs {
     pub(crate) config_maps: Table<NamespacedName, ConfigData>,
     pub(crate) namespaces: Table<Arc<str>, Labels>,
     pub(crate) fleets: Table<FleetId, FleetState>,
+    pub(crate) upgrades: Table<(), UpgradeProgress>,
     pub(crate) rejections: Table<Rejected, String>,
     /// Hosts that Envoys rejected, with Envoy's message.
     pub(crate) rejected_hosts: Table<VirtualHostKey, String>,
@@ -109,6 +110,7 @@ impl Inputs {
             settings: b.input("settings"),
             namespaces: b.input("namespaces"),
             fleets: b.input("fleets"),
+            upgrades: b.input("upgrades of fleets"),
             rejections,
             rejected_hosts: b.input("rejected hosts by envoy"),
             pod_service_failures: b.input("pod service failures"),
@@ -139,6 +141,14 @@ impl Inputs {
         match state {
             Some(state) => batch.upsert(self.fleets, fleet, state),
             None => batch.remove(self.fleets, fleet),
+        }
+    }
+
+    /// Sets the progress in upgrading fleets; `None` if it is unknown.
+    pub fn set_upgrades(&self, batch: &mut Batch, progress: Option<UpgradeProgress>) {
+        match progress {
+            Some(progress) => batch.upsert(self.upgrades, (), progress),
+            None => batch.remove(self.upgrades, ()),
         }
     }
 

@@ -20,7 +20,7 @@ pub const INGRESS_CLASS: &str = IngressConfiguration::DEFAULT_CLASS;
 /// The default domain of descriptors for the rate limit service.
 pub const RATE_LIMIT_DOMAIN: &str = "sesame";
 
-/// `spec.controller` of the IngressClasses that Sesame implements.
+/// `spec.controller` of the IngressClasses that Sesame implements, unless the configuration names classes.
 pub const INGRESS_CONTROLLER: &str = "projectsesame.io/ingress-controller";
 
 /// The settings for a translation.
@@ -48,6 +48,9 @@ pub struct Settings {
 pub struct IngressSettings {
     /// The names of the ingress classes that Sesame implements, with or without an IngressClass.
     pub classes: BTreeSet<Arc<str>>,
+    /// Whether Sesame implements only `classes`. If false, it also implements the IngressClasses with
+    /// [`INGRESS_CONTROLLER`].
+    pub only_classes: bool,
     /// The ports of the listeners that Ingresses and HTTPProxies share.
     pub ports: DefaultPorts,
     /// The namespaces whose HTTPProxies may have a `virtualhost`; `None` means all.
@@ -96,6 +99,7 @@ impl Default for IngressSettings {
     fn default() -> Self {
         Self {
             classes: BTreeSet::from([INGRESS_CLASS.into()]),
+            only_classes: false,
             ports: DefaultPorts::default(),
             root_namespaces: None,
             fallback_certificate: None,

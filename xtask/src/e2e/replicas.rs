@@ -2,6 +2,7 @@
 //!
 //! In: a scene with Sesame. Out: no requests failed, and all changes are eventually served.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
@@ -25,6 +26,12 @@ const RIGHT: Duration = Duration::from_secs(90);
 
 /// Time limit for electing a new leader.
 const LED: Duration = Duration::from_secs(90);
+
+/// Time limit for upgrading Sesame and all Envoys.
+const UPGRADED: Duration = Duration::from_secs(600);
+
+/// A second Gateway with Envoys to upgrade.
+const SECOND: &str = "second";
 
 /// The image tag for another version, which contains the same program.
 pub(super) const NEXT: &str = "localhost/sesame/next:1";
@@ -76,10 +83,14 @@ pub(super) fn rollout(scene: &Scene) -> Result<String> {
     Ok(figures)
 }
 
-/// An upgrade and a downgrade: all replicas are replaced, as are all Envoys, since their sidecar is Sesame.
+/// An upgrade and a downgrade: all replicas are replaced, then all Envoys, since their sidecar is Sesame, one Gateway after
+/// the other.
 pub(super) fn upgrade(scene: &Scene) -> Result<String> {
     load_next(scene)?;
     let address = shop::open(scene)?;
+    scene.apply(&shop::gateway(SECOND, json!({})))?;
+    shop::programmed(scene, SECOND)?;
+    shop::rolled_out(scene, SECOND, 2, &[])?;
     let load = Load::start(&scene.network, vec![shop::request(address, shop::HOST)]);
     let before = shop::envoys(scene, shop::GATEWAY)?;
     let deployment = scene.get(&["-n", install::NAMESPACE, install::DEPLOYMENT])?;
@@ -94,6 +105,7 @@ pub(super) fn upgrade(scene: &Scene) -> Result<String> {
         &patch,
     ];
     scene.kubectl(&patch)?;
+    in_order(scene)?;
     install::ready(&scene.cluster)?;
     let there = shop::rolled_out(scene, shop::GATEWAY, before.len(), &before)?;
 
@@ -102,6 +114,7 @@ pub(super) fn upgrade(scene: &Scene) -> Result<String> {
     install::ready(&scene.cluster)?;
     let back = shop::rolled_out(scene, shop::GATEWAY, between.len(), &between)?;
     let tally = load.stop()?;
+    shop::delete(scene, SECOND)?;
     Ok(format!(
         "{tally}; Envoys upgraded {:.0} s after Sesame, downgraded {:.0} s after it",
         there.as_secs_f32(),
@@ -118,6 +131,47 @@ pub(super) fn load_next(scene: &Scene) -> Result<()> {
     let archive = folder.path().join("next.tar");
     next.write(&archive)?;
     scene.cluster.load(&[archive])
+}
+
+/// Waits until all Envoys run the other version. Fails if an upgrade starts before that of Sesame or another Gateway is
+/// done.
+fn in_order(scene: &Scene) -> Result<()> {
+    let mut overlaps = BTreeSet::new();
+    let look = || {
+        let fleets = scene.list(&["-A", "deployments", "-l", "projectsesame.io/fleet"])?;
+        let sesame = scene.get(&["-n", install::NAMESPACE, install::DEPLOYMENT])?;
+        let (new, old): (Vec<&Value>, Vec<_>) = fleets
+            .iter()
+            .partition(|fleet| fleet.to_string().contains(NEXT));
+        let unfinished: Vec<&Value> = new
+            .iter()
+            .filter(|fleet| !is_rolled_out(fleet))
+            .map(|fleet| &fleet["metadata"]["name"])
+            .collect();
+        if unfinished.len() > 1 {
+            overlaps.insert(format!("{unfinished:?} are upgraded at once"));
+        }
+        if !new.is_empty() && !is_rolled_out(&sesame) {
+            overlaps.insert("Envoys are upgraded before Sesame".to_owned());
+        }
+        ensure!(
+            old.is_empty() && unfinished.is_empty(),
+            "{} fleets wait, {unfinished:?} are being upgraded",
+            old.len()
+        );
+        Ok(())
+    };
+    until("all Envoys are upgraded", UPGRADED, look)?;
+    ensure!(overlaps.is_empty(), "{overlaps:?}");
+    Ok(())
+}
+
+fn is_rolled_out(deployment: &Value) -> bool {
+    let (status, desired) = (&deployment["status"], &deployment["spec"]["replicas"]);
+    status["observedGeneration"] == deployment["metadata"]["generation"]
+        && ["replicas", "updatedReplicas", "availableReplicas"]
+            .iter()
+            .all(|count| status[count] == *desired)
 }
 
 /// A patch that makes a Deployment run the other version.

@@ -25,11 +25,12 @@ pub struct GatewayChoices {
         schemars(length(max = 13), extend("x-kubernetes-list-type" = "set"))
     )]
     pub fields: Option<Vec<GatewayChoice>>,
-    /// The maximum of `replicas` and `autoscaling.maxReplicas`; 10 by default.
+    /// The largest value that Gateways may set for `replicas` and `autoscaling.maxReplicas`; 10 by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(range(min = 1, max = 10_000)))]
     pub max_replicas: Option<u32>,
-    /// The maximum of `resources.requests` and `resources.limits`; 4 CPUs and 4 GiB by default.
+    /// The largest amounts that Gateways may set in `resources.requests` and `resources.limits`; 4 CPUs and 4 GiB by
+    /// default.
     #[serde(default, skip_serializing_if = "is_default")]
     pub max_resources: ResourceAmounts,
     /// The prefixes of permitted annotations, in `networkPublishing.annotations` and in a Gateway's

@@ -29,7 +29,7 @@ use super::leadership::{self, Leadership};
 use super::managed::{ManagedRunner, XdsTarget};
 use super::server_identity;
 use super::unmanaged::UnmanagedRunner;
-use super::{Envoys, SERVICE, Serve, ServeConfig, addresses, configuration, feed};
+use super::{Envoys, SERVICE, Serve, ServeConfig, addresses, configuration, feed, upgrades};
 use crate::admin::{self, Pages, Readiness};
 use crate::cluster::{self, ClusterError};
 use crate::core::Core;
@@ -385,6 +385,14 @@ fn runner(
             let (provisioner, mut states) = fleets::start(client.clone(), settings);
             let updates = Arc::new(FleetUpdates::default());
             let (queue, translator) = (Arc::clone(&updates), translator.downgrade());
+            spawner.spawn(upgrades::watch_own(
+                client.clone(),
+                config.namespace.clone(),
+                config.replica.clone(),
+                provisioner.clone(),
+            ));
+            let progress = provisioner.upgrade_progress();
+            spawner.spawn(upgrades::report(progress, translator.clone()));
             spawner.spawn(async move {
                 while let Some((fleet, state)) = states.recv().await {
                     queue.put(fleet, state);

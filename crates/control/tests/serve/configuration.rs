@@ -191,3 +191,61 @@ async fn an_instance_follows_the_file_with_its_configuration() {
     .await;
     replica.shutdown().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn envoys_are_upgraded_once_all_replicas_run_the_release() {
+    const RELEASE: &str = "projectsesame.io/release";
+    let rig = Rig::new().await;
+    rig.gateway("web").await;
+    let labels = json!({"app": "sesame"});
+    let template = json!({
+        "metadata": {"labels": labels},
+        "spec": {"containers": [{"name": "sesame", "image": "sesame:test"}]},
+    });
+    let spec = json!({"replicas": 1, "selector": {"matchLabels": labels}, "template": template});
+    let own = json!({"metadata": {"name": "sesame"}, "spec": spec});
+    rig.apply("deployments", own).await;
+    let controller = "projectsesame.io/gateway-controller";
+    rig.configuration(json!({"envoy": {}, "gateway": {"controllerName": controller}}))
+        .await;
+    let replica = rig
+        .configured_replica("sesame-5d9c7bd7b8-x2x7v", "own")
+        .await;
+    let upgraded = async |expected: &str| {
+        rig.until("the status has the progress", async || {
+            let configuration = rig.get("sesameconfigurations", "own").await;
+            condition(&configuration["status"], "EnvoysUpgraded") == expected
+        })
+        .await;
+    };
+    let release = async || {
+        let owned = rig.owned("web").await;
+        let name = owned
+            .iter()
+            .find_map(|one| one.strip_prefix("deployments/"))?;
+        let deployment = rig.get("deployments", name).await;
+        let release = deployment["metadata"]["annotations"][RELEASE].as_str()?;
+        Some((name.to_owned(), release.to_owned()))
+    };
+    // The first Envoys don't wait.
+    rig.until("the Gateway has a Deployment", async || {
+        release().await.is_some()
+    })
+    .await;
+    upgraded("True").await;
+    let (name, current) = release().await.unwrap();
+    let other = json!({"metadata": {"name": name, "annotations": {RELEASE: "0"}}});
+    rig.apply("deployments", other).await;
+    upgraded("False").await;
+    assert_eq!(release().await.unwrap().1, "0");
+    let status = json!({"status": {
+        "observedGeneration": 1, "replicas": 1, "updatedReplicas": 1, "readyReplicas": 1, "availableReplicas": 1,
+    }});
+    rig.status("deployments", "sesame", status).await;
+    rig.until("the Deployment is upgraded", async || {
+        release().await.unwrap().1 == current
+    })
+    .await;
+    upgraded("True").await;
+    replica.shutdown().await;
+}

@@ -145,7 +145,7 @@ impl Common<'_> {
         if let Some(owner) = &self.spec.request.owner {
             metadata["ownerReferences"] = json!([owner_reference(owner)]);
         }
-        let annotations = match kind {
+        let mut annotations = match kind {
             ObjectKind::Service => service::annotations(self),
             // Its annotations can give it permissions in a cloud.
             ObjectKind::ServiceAccount => {
@@ -154,6 +154,9 @@ impl Common<'_> {
             }
             _ => self.annotations.clone(),
         };
+        if kind.is_workload() {
+            annotations.insert(labels::RELEASE.to_owned(), self.config.release.clone());
+        }
         if !annotations.is_empty() {
             metadata["annotations"] = json!(annotations);
         }

@@ -124,8 +124,40 @@ impl Fleet {
             .is_some_and(|desired| desired.objects.contains_key(&kind))
     }
 
-    /// The actions that reconcile the fleet, in order. An object that Sesame didn't create becomes a problem.
-    pub(super) fn plan(&mut self, config: &FleetsConfig, key: &FleetKey) -> Vec<Action> {
+    /// The status of its workload, if Sesame manages it.
+    pub(super) fn workload(&self) -> Option<WorkloadStatus> {
+        let desired = self.desired.as_ref()?;
+        if desired.spec.parameters.managed == Some(false) {
+            return None;
+        }
+        let owner = desired.spec.request.owner.as_ref();
+        let (_, observed) = self
+            .observed
+            .iter()
+            .find(|(kind, _)| kind.is_workload() && desired.objects.contains_key(kind))?;
+        match observed.detail {
+            Detail::Workload(status) if observed.is_ours(owner) && !observed.deleting => {
+                Some(status)
+            }
+            _ => None,
+        }
+    }
+
+    /// The fingerprint of the desired workload.
+    pub(super) fn desired_workload(&self) -> Option<(ObjectKind, Fingerprint)> {
+        let objects = &self.desired.as_ref()?.objects;
+        let mut objects = objects.iter().map(|(kind, desired)| (*kind, *desired));
+        objects.find(|(kind, _)| kind.is_workload())
+    }
+
+    /// The actions that reconcile the fleet, in order. An object that Sesame didn't create becomes a problem. While the
+    /// fleet's upgrade `must_wait`, its pod template and the files of its pods don't change.
+    pub(super) fn plan(
+        &mut self,
+        config: &FleetsConfig,
+        key: &FleetKey,
+        must_wait: bool,
+    ) -> Vec<Action> {
         let Some(desired) = &self.desired else {
             return self.deletions(config, key, |_| true);
         };
@@ -140,6 +172,8 @@ impl Fleet {
                 Some(observed) if !observed.is_ours(owner) => {
                     self.problems.insert(*kind, foreign_message(*kind, key));
                 }
+                // Pods that restart in the meantime read the files that belong to their template.
+                Some(_) if must_wait && (kind.is_workload() || *kind == ObjectKind::ConfigMap) => {}
                 // Recreated once it is gone.
                 Some(observed) if observed.deleting => {}
                 // A cluster IP can't change.
@@ -221,7 +255,7 @@ impl Fleet {
             let Detail::Workload(workload) = observed.detail else {
                 return false;
             };
-            self.is_desired(*kind) && (workload.available > 0 || workload.replicas == Some(0))
+            self.is_desired(*kind) && workload.serves()
         })
     }
 

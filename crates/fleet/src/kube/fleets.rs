@@ -6,12 +6,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use sesame_model::{FleetId, FleetState, GatewayOwner};
+use sesame_model::{FleetId, FleetState, GatewayOwner, UpgradeProgress};
 
 use super::fleet::{Action, Fleet, Outcome};
 use super::kind::ObjectKind;
 use super::observed::{FleetKey, ObservedObject};
 use super::spec::{FleetSpec, FleetsConfig};
+use super::upgrades::Upgrades;
 
 /// The delay before a deleted object is recreated. Usually its Gateway is being deleted too.
 const RECREATE_DELAY: Duration = Duration::from_millis(700);
@@ -66,6 +67,10 @@ pub(super) struct Fleets {
     leading: bool,
     /// All desired fleets are known; others are orphans.
     complete: bool,
+    /// The order of upgrades. Empty unless this replica leads.
+    upgrades: Upgrades,
+    /// The last reported progress of upgrades.
+    progress: Option<UpgradeProgress>,
     /// For [`Fleets::next_state`].
     changed_states: BTreeMap<FleetId, Option<FleetState>>,
 }
@@ -103,6 +108,8 @@ impl Fleets {
             unwatchable: BTreeMap::new(),
             leading: false,
             complete: false,
+            upgrades: Upgrades::default(),
+            progress: None,
             changed_states: BTreeMap::new(),
         }
     }
@@ -116,9 +123,14 @@ impl Fleets {
         }
         entry.removed = spec.is_none();
         let desired = spec.map(|spec| (id, spec));
+        let before = entry.fleet.desired_workload();
         if entry.fleet.set_desired(&self.config, desired) {
             entry.failures = 0;
             entry.not_before = None;
+            // While objects are being read, the configuration isn't changed but completed.
+            if self.complete && before.is_some() && before != entry.fleet.desired_workload() {
+                self.upgrades.configuration_changed(&key);
+            }
             self.mark_due(key);
         } else {
             self.remove_if_empty(&key);
@@ -127,10 +139,19 @@ impl Fleets {
 
     /// Sets whether this replica leads. Only the leader gets jobs.
     pub(super) fn set_leading(&mut self, leading: bool) {
-        if leading && !self.leading {
+        let was_leading = std::mem::replace(&mut self.leading, leading);
+        if leading && !was_leading {
             self.due.extend(self.fleets.keys().cloned());
+            self.start_upgrades();
+        } else if !leading {
+            self.upgrades.clear();
         }
-        self.leading = leading;
+    }
+
+    /// Sets whether all replicas of Sesame run the same release; initially false. Upgrades of fleets wait for it.
+    pub(super) fn set_sesame_rolled_out(&mut self, rolled_out: bool) {
+        self.upgrades.set_sesame_rolled_out(rolled_out);
+        self.due.extend(self.upgrades.start_next());
     }
 
     /// Declares that all desired fleets are known. From now on, other fleets are orphans.
@@ -214,7 +235,8 @@ impl Fleets {
                 // The fleet may still turn out to be desired.
                 continue;
             }
-            let actions = entry.fleet.plan(&self.config, &key);
+            let must_wait = self.upgrades.must_wait(&key);
+            let actions = entry.fleet.plan(&self.config, &key, must_wait);
             let owner = entry.fleet.owner().cloned();
             if actions.is_empty() {
                 self.update_state(&key);
@@ -276,6 +298,67 @@ impl Fleets {
         !self.changed_states.is_empty()
     }
 
+    /// The progress of upgrades, if it has changed: `None` inside if it is unknown, as on replicas that don't lead.
+    pub(super) fn next_progress(&mut self) -> Option<Option<UpgradeProgress>> {
+        let progress = self.progress();
+        (progress != self.progress).then(|| {
+            self.progress.clone_from(&progress);
+            progress
+        })
+    }
+
+    fn progress(&self) -> Option<UpgradeProgress> {
+        if !self.orders_upgrades() {
+            return None;
+        }
+        let waiting = self.upgrades.waiting();
+        if waiting > 0 && !self.upgrades.sesame_rolled_out() {
+            return Some(UpgradeProgress::AwaitingSesame { waiting });
+        }
+        let (failed, upgrading) = (self.upgrades.failed(), self.upgrades.upgrading());
+        let Some(entry) = failed.or(upgrading).and_then(|key| self.fleets.get(key)) else {
+            return self.complete.then_some(UpgradeProgress::Complete);
+        };
+        let fleet = entry.fleet.id()?.clone();
+        let (kind, _) = entry.fleet.desired_workload()?;
+        let unwritten = entry.fleet.problems.get(&kind).cloned();
+        let unavailable = failed.map(|key| {
+            let (kind, namespace, name) = (kind.name(), &key.namespace, key.object_name(kind));
+            format!("the new pods of {kind} {namespace}/{name} are not available")
+        });
+        Some(match unwritten.or(unavailable) {
+            Some(reason) => UpgradeProgress::Paused {
+                fleet,
+                reason,
+                waiting,
+            },
+            None => UpgradeProgress::Upgrading { fleet, waiting },
+        })
+    }
+
+    /// Whether this replica decides on upgrades: it leads and has listed all objects.
+    fn orders_upgrades(&self) -> bool {
+        self.leading && self.unlisted.is_empty()
+    }
+
+    fn start_upgrades(&mut self) {
+        if self.orders_upgrades() {
+            for (key, entry) in &self.fleets {
+                self.upgrades.observe(key, entry.fleet.workload());
+            }
+            self.due.extend(self.upgrades.start_next());
+        }
+    }
+
+    fn update_upgrades(&mut self, key: &FleetKey) {
+        if self.orders_upgrades() {
+            let entry = self.fleets.get(key);
+            let workload = entry.and_then(|entry| entry.fleet.workload());
+            self.upgrades.observe(key, workload);
+            self.due.extend(self.upgrades.start_next());
+        }
+    }
+
     fn object_changed(&mut self, kind: ObjectKind, key: FleetKey, observed: ObservedObject) {
         let entry = self.fleets.entry(key.clone()).or_default();
         entry.fleet.observe(kind, observed);
@@ -300,6 +383,7 @@ impl Fleets {
         let first = self.unlisted.remove(&(kind, scope));
         if first && self.unlisted.is_empty() {
             self.due.extend(self.fleets.keys().cloned());
+            self.start_upgrades();
             // No state is known before all kinds have been listed.
             self.update_all_states();
         }
@@ -312,6 +396,7 @@ impl Fleets {
     }
 
     fn mark_due(&mut self, key: FleetKey) {
+        self.update_upgrades(&key);
         self.update_state(&key);
         if !self.remove_if_empty(&key) {
             self.due.insert(key);

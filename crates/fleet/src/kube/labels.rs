@@ -23,6 +23,9 @@ const GATEWAY_CLASS: &str = "gateway.networking.k8s.io/gateway-class-name";
 /// Set on pods: a hash of their files. Changing a file changes the pod template, so the pods are replaced.
 pub(super) const BOOTSTRAP: &str = "projectsesame.io/bootstrap";
 
+/// Set on workloads: the release of Sesame that applied them. Workloads of another release are upgraded in order.
+pub(super) const RELEASE: &str = "projectsesame.io/release";
+
 /// Labels that Kubernetes' controllers set to distinguish pods. Owners can't override them.
 const RESERVED: [&str; 3] = [
     "pod-template-hash",

@@ -80,6 +80,28 @@ pub(super) struct WorkloadStatus {
     pub(super) replicas: Option<u32>,
     /// Whether Sesame manages `spec.replicas`.
     pub(super) manages_replicas: bool,
+    /// Whether this release of Sesame applied it.
+    pub(super) current_release: bool,
+    pub(super) rollout: Rollout,
+}
+
+/// The rollout of a workload's pod template.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Rollout {
+    /// Pods are being replaced.
+    #[default]
+    Progressing,
+    /// All pods have the current template and are available.
+    Done,
+    /// It makes no progress, or all pods have the current template but some aren't available.
+    Failed,
+}
+
+impl WorkloadStatus {
+    /// Whether it has the pods that serve its clients, or needs none.
+    pub(super) fn serves(&self) -> bool {
+        self.available > 0 || self.replicas == Some(0)
+    }
 }
 
 impl ObservedObject {
@@ -135,7 +157,7 @@ impl ObservedObject {
             deleting,
             owner,
             labelled,
-            detail: detail(kind, &object, managed.as_ref()),
+            detail: detail(kind, &object, managed.as_ref(), config),
         };
         Some((key, observed))
     }
@@ -168,11 +190,18 @@ fn to_json(mut object: DynamicObject) -> Value {
     json
 }
 
-fn detail(kind: ObjectKind, object: &Value, managed: Option<&Value>) -> Detail {
+fn detail(
+    kind: ObjectKind,
+    object: &Value,
+    managed: Option<&Value>,
+    config: &FleetsConfig,
+) -> Detail {
     let number = |path: &str| {
         let number = object.pointer(path).and_then(Value::as_u64);
         number.and_then(|number| u32::try_from(number).ok())
     };
+    let release = &object["metadata"]["annotations"][labels::RELEASE];
+    let current_release = release.as_str() == Some(&*config.release);
     match kind {
         ObjectKind::Service | ObjectKind::ClusterService => {
             Detail::Service(AssignedAddresses::of(object))
@@ -182,6 +211,8 @@ fn detail(kind: ObjectKind, object: &Value, managed: Option<&Value>) -> Detail {
             replicas: number("/spec/replicas"),
             manages_replicas: managed
                 .is_some_and(|fields| fields["f:spec"]["f:replicas"].is_object()),
+            current_release,
+            rollout: deployment_rollout(object, number),
         }),
         ObjectKind::DaemonSet => Detail::Workload(WorkloadStatus {
             available: number("/status/numberAvailable").unwrap_or(0),
@@ -190,7 +221,124 @@ fn detail(kind: ObjectKind, object: &Value, managed: Option<&Value>) -> Detail {
                 number("/status/observedGeneration").is_some_and(|generation| generation > 0)
             }),
             manages_replicas: false,
+            current_release,
+            rollout: daemon_set_rollout(number),
         }),
         _ => Detail::None,
+    }
+}
+
+/// Whether the controller has observed the current generation. Before that, its counts are those of an earlier template.
+fn is_observed(number: impl Fn(&str) -> Option<u32>) -> bool {
+    number("/status/observedGeneration") >= number("/metadata/generation")
+}
+
+fn deployment_rollout(object: &Value, number: impl Fn(&str) -> Option<u32>) -> Rollout {
+    let count = |path| number(path).unwrap_or(0);
+    let desired = number("/spec/replicas").unwrap_or(1);
+    let updated = count("/status/updatedReplicas");
+    let late = |condition: &Value| {
+        condition["type"] == "Progressing" && condition["reason"] == "ProgressDeadlineExceeded"
+    };
+    let conditions = object["status"]["conditions"].as_array();
+    if !is_observed(&number) {
+        Rollout::Progressing
+    } else if updated >= desired && count("/status/replicas") <= updated {
+        finished(count("/status/availableReplicas") >= desired)
+    } else if conditions.into_iter().flatten().any(late) {
+        Rollout::Failed
+    } else {
+        Rollout::Progressing
+    }
+}
+
+/// The rollout of a DaemonSet, which has no deadline. A node counts as updated once its old pod is gone.
+fn daemon_set_rollout(number: impl Fn(&str) -> Option<u32>) -> Rollout {
+    let count = |path| number(path).unwrap_or(0);
+    let desired = count("/status/desiredNumberScheduled");
+    if !is_observed(&number) || count("/status/updatedNumberScheduled") < desired {
+        Rollout::Progressing
+    } else {
+        finished(count("/status/numberAvailable") >= desired)
+    }
+}
+
+/// The rollout of a workload without old pods.
+fn finished(available: bool) -> Rollout {
+    match available {
+        true => Rollout::Done,
+        false => Rollout::Failed,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::kube::testing;
+
+    fn status(kind: ObjectKind, object: &Value) -> WorkloadStatus {
+        match detail(kind, object, None, &testing::config()) {
+            Detail::Workload(status) => status,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_deployment_is_rolled_out_once_all_pods_are_new_and_available() {
+        let rollout = |generation: u32, [replicas, updated, available]: [u32; 3], reason: &str| {
+            let object = json!({
+                "metadata": {"generation": 2},
+                "spec": {"replicas": 2},
+                "status": {
+                    "observedGeneration": generation,
+                    "replicas": replicas,
+                    "updatedReplicas": updated,
+                    "availableReplicas": available,
+                    "conditions": [{"type": "Progressing", "reason": reason}],
+                },
+            });
+            status(ObjectKind::Deployment, &object).rollout
+        };
+        let (progress, deadline) = ("ReplicaSetUpdated", "ProgressDeadlineExceeded");
+        assert_eq!(rollout(2, [2, 2, 2], progress), Rollout::Done);
+        assert_eq!(rollout(1, [2, 2, 2], progress), Rollout::Progressing);
+        assert_eq!(rollout(1, [3, 1, 2], deadline), Rollout::Progressing);
+        assert_eq!(rollout(2, [3, 2, 3], progress), Rollout::Progressing);
+        assert_eq!(rollout(2, [3, 1, 2], progress), Rollout::Progressing);
+        assert_eq!(rollout(2, [2, 2, 1], progress), Rollout::Failed);
+        assert_eq!(rollout(2, [3, 1, 2], deadline), Rollout::Failed);
+    }
+
+    #[test]
+    fn a_daemon_set_is_rolled_out_once_all_nodes_have_a_new_pod() {
+        let rollout = |generation: u32, updated: u32, available: u32| {
+            let object = json!({
+                "metadata": {"generation": 2},
+                "status": {
+                    "observedGeneration": generation,
+                    "desiredNumberScheduled": 3,
+                    "updatedNumberScheduled": updated,
+                    "numberAvailable": available,
+                },
+            });
+            status(ObjectKind::DaemonSet, &object).rollout
+        };
+        assert_eq!(rollout(2, 3, 3), Rollout::Done);
+        assert_eq!(rollout(1, 3, 3), Rollout::Progressing);
+        assert_eq!(rollout(2, 2, 3), Rollout::Progressing);
+        assert_eq!(rollout(2, 3, 2), Rollout::Failed);
+    }
+
+    #[test]
+    fn an_annotation_has_the_release() {
+        let current = |release: Value| {
+            let object =
+                json!({"metadata": {"annotations": {"projectsesame.io/release": release}}});
+            status(ObjectKind::Deployment, &object).current_release
+        };
+        assert!(current(json!("1")));
+        assert!(!current(json!("2")) && !current(Value::Null));
     }
 }

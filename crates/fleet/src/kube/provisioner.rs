@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use kube::Client;
-use sesame_model::{FleetId, FleetState};
-use tokio::sync::{Notify, mpsc};
+use sesame_model::{FleetId, FleetState, UpgradeProgress};
+use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinSet;
 
 use super::apply;
@@ -20,7 +20,7 @@ use super::labels;
 use super::names;
 use super::observed::FleetKey;
 use super::spec::{FleetSpec, FleetsConfig};
-use super::watch;
+use super::watch as watches;
 
 /// The capacity of the state channel. While it is full, later states of a fleet replace earlier ones.
 const STATE_CAPACITY: usize = 64;
@@ -37,6 +37,7 @@ pub type FleetStates = mpsc::Receiver<(FleetId, Option<FleetState>)>;
 pub struct Provisioner {
     config: Arc<FleetsConfig>,
     shared: Arc<Shared>,
+    progress: watch::Receiver<Option<UpgradeProgress>>,
 }
 
 /// Shared by handles and the task.
@@ -51,6 +52,7 @@ struct Shared {
 struct PendingChanges {
     fleets: BTreeMap<FleetId, Option<Box<FleetSpec>>>,
     leading: Option<bool>,
+    sesame_rolled_out: Option<bool>,
     complete: bool,
 }
 
@@ -84,6 +86,18 @@ impl Provisioner {
             .update(|pending| pending.leading = Some(leading));
     }
 
+    /// Sets whether all replicas of Sesame run the same release; initially false. Until then, Envoys whose workload was
+    /// applied by another release aren't upgraded.
+    pub fn set_sesame_rolled_out(&self, rolled_out: bool) {
+        self.shared
+            .update(|pending| pending.sesame_rolled_out = Some(rolled_out));
+    }
+
+    /// The progress of upgrades; `None` if it is unknown, as on replicas that don't lead.
+    pub fn upgrade_progress(&self) -> watch::Receiver<Option<UpgradeProgress>> {
+        self.progress.clone()
+    }
+
     /// Declares that all desired fleets are known. From now on, other fleets are orphans and are deleted: their
     /// Gateway's class changed while Sesame wasn't running.
     pub fn mark_complete(&self) {
@@ -107,11 +121,13 @@ pub fn start(client: Client, config: FleetsConfig) -> (Provisioner, FleetStates)
     let (state_sender, states) = mpsc::channel(STATE_CAPACITY);
     let config = Arc::new(config);
     let shared = Arc::new(Shared::default());
+    let (progress_sender, progress) = watch::channel(None);
     let provisioner = Provisioner {
         config: Arc::clone(&config),
         shared: Arc::clone(&shared),
+        progress,
     };
-    tokio::spawn(run(client, config, shared, state_sender));
+    tokio::spawn(run(client, config, shared, state_sender, progress_sender));
     (provisioner, states)
 }
 
@@ -120,10 +136,11 @@ async fn run(
     config: Arc<FleetsConfig>,
     shared: Arc<Shared>,
     states: mpsc::Sender<(FleetId, Option<FleetState>)>,
+    progress: watch::Sender<Option<UpgradeProgress>>,
 ) {
     let (event_sender, mut events) = mpsc::channel(EVENT_CAPACITY);
     // Dropping this future aborts all watches and jobs.
-    let mut watches = JoinSet::new();
+    let mut watching = JoinSet::new();
     for kind in ObjectKind::ALL {
         for scope in scopes(&config) {
             let (client, config, events) = (
@@ -131,7 +148,7 @@ async fn run(
                 FleetsConfig::clone(&config),
                 event_sender.clone(),
             );
-            watches.spawn(watch::watch(client, config, kind, scope, events));
+            watching.spawn(watches::watch(client, config, kind, scope, events));
         }
     }
     drop(event_sender);
@@ -143,6 +160,9 @@ async fn run(
         {
             let (client, config) = (client.clone(), Arc::clone(&config));
             jobs.spawn(async move { apply::run(&client, &config, job).await });
+        }
+        if let Some(changed) = fleets.next_progress() {
+            progress.send_replace(changed);
         }
         // Without a free slot, the end of a job wakes the loop.
         let next = fleets
@@ -160,6 +180,9 @@ async fn run(
                 // After `set_fleet`: the fleets in this batch aren't orphans.
                 if pending.complete {
                     fleets.mark_complete();
+                }
+                if let Some(rolled_out) = pending.sesame_rolled_out {
+                    fleets.set_sesame_rolled_out(rolled_out);
                 }
                 if let Some(leading) = pending.leading {
                     fleets.set_leading(leading);

@@ -17,6 +17,9 @@ pub struct FleetsConfig {
     pub envoy_image: String,
     /// Sesame's own image, for the sidecar.
     pub sidecar_image: String,
+    /// The release of Sesame, with its default images: whatever makes the pods of all fleets differ from those of another
+    /// release. Workloads of another release are upgraded in order.
+    pub release: String,
     /// The namespaces to watch; `None` means all.
     pub namespaces: Option<Vec<String>>,
     /// The maximum number of fleets that are written concurrently.
@@ -31,11 +34,14 @@ impl FleetsConfig {
         sidecar_image: impl Into<String>,
     ) -> Self {
         let namespace = namespace.into();
+        let (envoy_image, sidecar_image) = (envoy_image.into(), sidecar_image.into());
+        let version = env!("CARGO_PKG_VERSION");
         Self {
             instance: namespace.clone(),
             namespace,
-            envoy_image: envoy_image.into(),
-            sidecar_image: sidecar_image.into(),
+            release: format!("{version} {sidecar_image} {envoy_image}"),
+            envoy_image,
+            sidecar_image,
             namespaces: None,
             concurrency: 8,
         }

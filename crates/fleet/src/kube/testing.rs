@@ -7,7 +7,10 @@ use sesame_model::{FleetParameters, FleetRequest, GatewayOwner, Port};
 use super::spec::{FleetSpec, FleetsConfig};
 
 pub(super) fn config() -> FleetsConfig {
-    FleetsConfig::new("sesame-system", "envoy:1", "sesame:1")
+    FleetsConfig {
+        release: "1".to_owned(),
+        ..FleetsConfig::new("sesame-system", "envoy:1", "sesame:1")
+    }
 }
 
 /// A fleet with port 80 and no parameters.

@@ -119,7 +119,9 @@ impl Fixture {
     fn run(&mut self, client: Client) {
         // Each test has its own instance, so that it doesn't watch other tests' objects.
         let config = FleetsConfig::new(&self.namespace, "envoy:1", "sesame:1");
-        self.running = Some(fleets::start(client, config));
+        let running = fleets::start(client, config);
+        running.0.set_sesame_rolled_out(true);
+        self.running = Some(running);
     }
 
     /// Stops this replica.
@@ -200,6 +202,11 @@ impl Fixture {
 
     pub(crate) fn lead(&self) {
         self.provisioner().set_leading(true);
+    }
+
+    /// Sets whether all replicas of Sesame run the same release; initially true.
+    pub(crate) fn set_sesame_rolled_out(&self, rolled_out: bool) {
+        self.provisioner().set_sesame_rolled_out(rolled_out);
     }
 
     pub(crate) fn mark_complete(&self) {

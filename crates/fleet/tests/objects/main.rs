@@ -160,6 +160,35 @@ async fn changed_fields_are_reverted_and_added_ones_are_kept() {
 }
 
 #[tokio::test]
+async fn a_workload_of_another_release_waits_for_sesame() {
+    const RELEASE: &str = "projectsesame.io/release";
+    let fixture = Fixture::new("release").await;
+    fixture.set_fleet(Some(spec()));
+    fixture.lead();
+    let created = fixture.until("Deployment", |_| true).await;
+    let (limit, release) = (
+        &created["spec"]["revisionHistoryLimit"],
+        &created["metadata"]["annotations"][RELEASE],
+    );
+    assert!(release.is_string() && *limit != 7, "{created:#}");
+    fixture.set_sesame_rolled_out(false);
+    let other = json!({
+        "metadata": { "annotations": { RELEASE: "0" } },
+        "spec": { "revisionHistoryLimit": 7 },
+    });
+    fixture.merge("Deployment", other).await;
+    fixture.settle().await;
+    let waiting = fixture.until("Deployment", |_| true).await;
+    assert_eq!(waiting["spec"]["revisionHistoryLimit"], 7);
+    fixture.set_sesame_rolled_out(true);
+    let upgraded = |object: &Value| {
+        object["spec"]["revisionHistoryLimit"] == *limit
+            && object["metadata"]["annotations"][RELEASE] == *release
+    };
+    fixture.until("Deployment", upgraded).await;
+}
+
+#[tokio::test]
 async fn a_foreign_object_is_reported_and_not_modified() {
     let mut fixture = Fixture::new("foreign").await;
     let theirs = json!({

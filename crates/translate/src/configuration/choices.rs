@@ -150,8 +150,12 @@ impl Choices {
             (max_connections.is_some(), GatewayChoice::MaxConnections),
         ] {
             if set && !self.allows(&field) {
-                let message = "not in envoy.gatewayChoices.fields of the class's configuration";
-                errors.push(error(field.as_str(), message));
+                let name = field.as_str();
+                let message = format!(
+                    "the class doesn't permit it; remove it, or list {name} in envoy.gatewayChoices.fields of the class's \
+                     configuration"
+                );
+                errors.push(error(name, message));
             }
         }
         self.check_amounts(parameters, &mut errors);
@@ -223,13 +227,16 @@ impl Choices {
         let Some(prefixes) = &self.annotation_prefixes else {
             return Vec::new();
         };
+        let permitted = match prefixes.is_empty() {
+            true => "none".to_owned(),
+            false => prefixes.join(", "),
+        };
         let refused = keys.filter(|key| !prefixes.iter().any(|prefix| key.starts_with(prefix)));
         refused
             .map(|key| {
                 let message = format!(
-                    "annotation {key} has none of the prefixes in envoy.gatewayChoices.annotationPrefixes of the class's \
-                     configuration: {}",
-                    prefixes.join(", ")
+                    "the class doesn't permit annotation {key}; remove it, or add its prefix to \
+                     envoy.gatewayChoices.annotationPrefixes of the class's configuration (now: {permitted})"
                 );
                 FieldError::new(field.to_owned(), message)
             })

@@ -3,12 +3,13 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use sesame_api::condition::configuration::{ACCEPTED, PROGRAMMED};
+use sesame_api::condition::configuration::{ACCEPTED, ENVOYS_UPGRADED, PROGRAMMED};
 use sesame_api::{
     Condition, ConditionStatus, ConditionsStatus, ConfigurationSpec, Gateway, GatewayClass,
     ObjectKey, ObjectStatus, SubCondition,
 };
 use sesame_engine::{Builder, Index, Reader, Table};
+use sesame_model::UpgradeProgress;
 
 use super::FleetSettings;
 use crate::gateway_api::class;
@@ -71,7 +72,12 @@ pub(crate) fn statuses(b: &mut Builder, inputs: &Inputs) -> Table<ObjectKey, Obj
             let uses = uses(reader, &inputs, users, &settings, key)?;
             let configuration = reader.get(inputs.configurations, key)?;
             let generation = configuration.meta.generation;
-            let status = status(&settings, &configuration.spec, &uses, generation);
+            let mut status = status(&settings, &configuration.spec, &uses, generation);
+            if uses.instance
+                && let Some(progress) = reader.get(inputs.upgrades, &())
+            {
+                status.conditions.push(upgraded(&progress, generation));
+            }
             Some(ObjectStatus::Conditions(Arc::new(status)))
         },
     )
@@ -152,6 +158,19 @@ fn status(
     ConditionsStatus {
         conditions: vec![accepted, programmed],
     }
+}
+
+/// Whether all managed Envoys run this release of Sesame.
+fn upgraded(progress: &UpgradeProgress, generation: i64) -> Condition {
+    let reason = match progress {
+        UpgradeProgress::Complete => "Upgraded",
+        UpgradeProgress::AwaitingSesame { .. } => "AwaitingSesame",
+        UpgradeProgress::Upgrading { .. } => "Upgrading",
+        UpgradeProgress::Paused { .. } => "Paused",
+    };
+    let complete = *progress == UpgradeProgress::Complete;
+    let message = bounded(progress.to_string());
+    Condition::new(ENVOYS_UPGRADED, complete, reason, message, generation)
 }
 
 fn in_effect(uses: &Use) -> String {

@@ -26,9 +26,11 @@ pub(super) fn stages(b: &mut Builder, inputs: &Inputs) -> Classes {
         classes,
         move |reader, name: &Arc<str>| {
             let class = reader.get(classes, name)?;
-            let named = reader.get(settings, &())?.ingress.classes.contains(name);
-            let ours = named || class.spec.controller.as_deref() == Some(INGRESS_CONTROLLER);
-            ours.then_some(())
+            let settings = reader.get(settings, &())?;
+            let named = settings.ingress.classes.contains(name);
+            let controlled = !settings.ingress.only_classes
+                && class.spec.controller.as_deref() == Some(INGRESS_CONTROLLER);
+            (named || controlled).then_some(())
         },
     );
     let by_default = b.index(

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use sesame_api::{ConditionsStatus, Kind, Object, ObjectStatus};
-use sesame_model::{FleetId, FleetParameters};
+use sesame_model::{FleetId, FleetParameters, UpgradeProgress};
 use sesame_translate::configuration::settings;
 use sesame_translate::settings::{Mode, Settings};
 
@@ -245,6 +245,85 @@ fn deprecated_fields_and_those_without_effect_are_warnings() {
         warnings[0].contains("only the envoy and listeners sections have an effect"),
         "{warnings:?}"
     );
+}
+
+#[test]
+fn the_status_of_the_own_configuration_has_the_progress_of_upgrades() {
+    let (settings, own) = configured(Mode::Managed, with_controller(json!({"envoy": {}})));
+    let mut rig = Rig::with(settings);
+    let other = set(
+        reference("SesameConfiguration", "other"),
+        "/namespace",
+        json!("ns"),
+    );
+    rig.put([
+        own,
+        configuration("other", json!({})),
+        set(class("edge", 0), "/spec/parametersRef", other),
+    ]);
+    let conditions = |rig: &Rig, name: &str| status(rig, name).conditions.len();
+    assert_eq!(conditions(&rig, "own"), 2);
+    for (progress, expected) in [
+        (UpgradeProgress::Complete, "EnvoysUpgraded/Upgraded"),
+        (
+            UpgradeProgress::Paused {
+                fleet: fleet("web"),
+                reason: "no capacity".to_owned(),
+                waiting: 1,
+            },
+            "not EnvoysUpgraded/Paused: The upgrade of the Envoys of ns/web failed: no capacity. 1 fleet waits until it succeeds.",
+        ),
+    ] {
+        rig.change(|inputs, batch| inputs.set_upgrades(batch, Some(progress)));
+        let status = status(&rig, "own");
+        assert_eq!(said(&status.conditions, "EnvoysUpgraded"), expected);
+    }
+    assert_eq!(conditions(&rig, "other"), 2);
+    rig.change(|inputs, batch| inputs.set_upgrades(batch, None));
+    assert_eq!(conditions(&rig, "own"), 2);
+}
+
+/// The default fleet exists while an object of our class does.
+#[test]
+fn an_instance_with_class_names_serves_only_these_classes() {
+    let class = |name: &str, default: &str| {
+        json!({
+            "apiVersion": "networking.k8s.io/v1", "kind": "IngressClass",
+            "metadata": {"name": name, "annotations": {"ingressclass.kubernetes.io/is-default-class": default}},
+            "spec": {"controller": "projectsesame.io/ingress-controller"},
+        })
+    };
+    let ingress = |class: Option<&str>| {
+        json!({
+            "apiVersion": "networking.k8s.io/v1", "kind": "Ingress",
+            "metadata": {"name": "web", "namespace": "ns"},
+            "spec": {
+                "ingressClassName": class,
+                "defaultBackend": {"service": {"name": "a", "port": {"number": 80}}},
+            },
+        })
+    };
+    let serves = |spec: Value, class_name: Option<&str>| {
+        let mut rig = Rig::with(configured(Mode::Managed, spec).0);
+        rig.put([
+            class("edge", "false"),
+            class("other", "true"),
+            ingress(class_name),
+        ]);
+        rig.request(&FleetId::Default).is_some()
+    };
+    let names = json!({"ingress": {"classNames": ["edge", "bare"]}});
+    for (class, only_named, by_default) in [
+        (Some("edge"), true, true),
+        (Some("bare"), true, false),
+        (Some("other"), false, true),
+        (Some("sesame"), false, true),
+        // The cluster's default class is `other`.
+        (None, false, true),
+    ] {
+        assert_eq!(serves(names.clone(), class), only_named, "{class:?}");
+        assert_eq!(serves(json!({}), class), by_default, "{class:?}");
+    }
 }
 
 #[test]

@@ -7,12 +7,13 @@ use super::*;
 use crate::kube::addresses::AssignedAddresses;
 use crate::kube::desired::desired_objects;
 use crate::kube::fingerprint;
-use crate::kube::observed::{Detail, Owner, WorkloadStatus};
+use crate::kube::observed::{Detail, Owner, Rollout, WorkloadStatus};
 use crate::kube::testing;
 
 mod addresses;
 mod jobs;
 mod unwatchable;
+mod upgrades;
 
 struct Fixture {
     fleets: Fleets,
@@ -49,6 +50,7 @@ impl Fixture {
     fn unsynced() -> Self {
         let mut fleets = Fleets::new(testing::config());
         fleets.set_leading(true);
+        fleets.set_sesame_rolled_out(true);
         Self {
             fleets,
             now: Instant::now(),
@@ -110,7 +112,7 @@ impl Fixture {
                     );
                     let observed = self.stored(kind, &object, uid);
                     outcomes.push(Outcome::Applied(kind, fingerprint, observed.clone()));
-                    self.put(kind, observed);
+                    self.put(job.key.clone(), kind, observed);
                 }
                 Action::Scale(object) => {
                     self.log
@@ -156,15 +158,17 @@ impl Fixture {
                     available: 0,
                     replicas: object["spec"]["replicas"].as_u64().map(|n| n as u32),
                     manages_replicas: !object["spec"]["replicas"].is_null(),
+                    current_release: true,
+                    rollout: Rollout::Progressing,
                 }),
                 _ => Detail::None,
             },
         }
     }
 
-    fn put(&mut self, kind: ObjectKind, observed: ObservedObject) {
-        self.objects.insert((key(), kind), observed.clone());
-        let event = ObjectEvent::Changed(kind, key(), observed);
+    fn put(&mut self, key: FleetKey, kind: ObjectKind, observed: ObservedObject) {
+        self.objects.insert((key.clone(), kind), observed.clone());
+        let event = ObjectEvent::Changed(kind, key, observed);
         self.fleets.handle_event(event, self.now);
     }
 
@@ -174,7 +178,7 @@ impl Fixture {
         change(&mut observed);
         self.version += 1;
         observed.version = self.version.into();
-        self.put(kind, observed);
+        self.put(key(), kind, observed);
     }
 
     fn delete(&mut self, kind: ObjectKind) {
