@@ -16,6 +16,7 @@ pub(crate) mod ingress;
 mod listeners;
 pub(crate) mod log_format;
 pub(crate) mod policy;
+mod publishing;
 mod reference;
 pub(crate) mod route;
 mod text;

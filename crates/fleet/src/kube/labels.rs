@@ -58,6 +58,16 @@ pub(super) fn labels(
     labels
 }
 
+/// The labels of a GatewayClass that fleets share.
+pub(super) fn class_labels(config: &FleetsConfig, name: &str) -> BTreeMap<String, String> {
+    let ours = [
+        (MANAGED_BY, SESAME.to_owned()),
+        (INSTANCE, names::label_value(&config.instance)),
+        (FLEET, name.to_owned()),
+    ];
+    ours.map(|(key, value)| (key.to_owned(), value)).into()
+}
+
 /// The selector of a fleet's pods. It depends only on the name, since a Deployment's selector is immutable.
 pub(super) fn selector(fleet_name: &str) -> BTreeMap<String, String> {
     BTreeMap::from([(FLEET.to_owned(), fleet_name.to_owned())])

@@ -125,7 +125,7 @@ async fn run(
     // Dropping this future aborts all watches and jobs.
     let mut watches = JoinSet::new();
     for kind in ObjectKind::ALL {
-        for scope in scopes(&config) {
+        for scope in scopes(&config, kind) {
             let (client, config, events) = (
                 client.clone(),
                 FleetsConfig::clone(&config),

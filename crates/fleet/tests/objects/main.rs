@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 use sesame_model::{
     AddressRequest, AddressValue, Autoscaling, FleetAddress, FleetProblem, FleetState, Port,
-    Routability, ServiceType, Workload,
+    Publishing, Routability, Workload,
 };
 
 use crate::fixture::{Fixture, all_parameters, spec};
@@ -313,7 +313,7 @@ async fn addresses_come_from_the_load_balancer() {
 async fn cluster_ips_need_no_load_balancer() {
     let mut fixture = Fixture::new("inside").await;
     let mut desired = spec();
-    desired.parameters.service_type = Some(ServiceType::ClusterIp);
+    desired.parameters.publishing = Some(Publishing::ClusterIp);
     fixture.set_fleet(Some(desired));
     fixture.lead();
     let state = fixture.until_state(|state| state.problem.is_none()).await;
@@ -327,7 +327,7 @@ async fn a_cluster_ip_can_be_requested_beside_another_address() {
     let mut fixture = Fixture::new("routability").await;
     let requesting = |ip: &str| {
         let mut desired = spec();
-        desired.parameters.service_type = Some(ServiceType::ClusterIp);
+        desired.parameters.publishing = Some(Publishing::ClusterIp);
         let in_cluster = AddressRequest {
             address: AddressValue::Ip(ip.parse().unwrap()),
             routability: Routability::Cluster,
