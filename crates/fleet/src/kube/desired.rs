@@ -22,7 +22,7 @@ use super::layout;
 use super::observed::FleetKey;
 use super::spec::{FleetSpec, FleetsConfig};
 
-pub(super) use self::outer::created_class;
+pub(super) use self::outer::{class_spec, created_class};
 
 /// The default number of Envoys: one of them can fail without an outage.
 const DEFAULT_REPLICAS: u32 = 2;
@@ -134,7 +134,7 @@ pub(super) fn desired_objects(
     }
 }
 
-/// Builds the GatewayClass that is created for a fleet with this spec; it doesn't depend on the rest of the spec.
+/// Builds the GatewayClass that is created for a fleet with this spec.
 pub(super) fn class_objects(config: &FleetsConfig, spec: &FleetSpec) -> DesiredObjects {
     let class = created_class(spec);
     let objects = class.map(|class| {

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use sesame_model::{FleetId, FleetProblem, FleetState, GatewayOwner};
 
 use super::addresses::{self, RequestedAddresses, Services};
-use super::desired::{DesiredObjects, class_objects, created_class, desired_objects};
+use super::desired::{DesiredObjects, class_objects, class_spec, created_class, desired_objects};
 use super::fingerprint::{self, Fingerprint};
 use super::kind::ObjectKind;
 use super::observed::{Detail, FleetKey, ObservedObject, WorkloadStatus};
@@ -32,7 +32,7 @@ pub(super) struct Fleet {
 pub(super) enum Subject {
     /// A fleet.
     Fleet(FleetId),
-    /// A GatewayClass that fleets share. The spec is that of one of these fleets.
+    /// A GatewayClass that fleets share. The spec has only the class, and whether it is managed.
     Class,
 }
 
@@ -156,16 +156,23 @@ impl Fleet {
         self.desired.as_ref()?.owner()
     }
 
-    /// The desired state.
-    pub(super) fn spec(&self) -> Option<&Arc<FleetSpec>> {
-        Some(&self.desired.as_ref()?.spec)
+    /// Whether Sesame writes the objects.
+    pub(super) fn is_managed(&self) -> bool {
+        let desired = self.desired.as_ref();
+        desired.is_some_and(|desired| desired.spec.parameters.managed != Some(false))
     }
 
     /// The GatewayClass that is created for the fleet.
     pub(super) fn class(&self, config: &FleetsConfig) -> Option<FleetKey> {
         self.id()?;
-        let class = created_class(self.spec()?)?;
+        let class = created_class(&self.desired.as_ref()?.spec)?;
         Some(FleetKey::of_class(config, class))
+    }
+
+    /// The spec of that GatewayClass.
+    pub(super) fn class_spec(&self, managed: bool) -> Option<FleetSpec> {
+        let class = created_class(&self.desired.as_ref()?.spec)?;
+        Some(class_spec(class.clone(), managed))
     }
 
     /// Whether an object of that kind is desired.
@@ -180,7 +187,7 @@ impl Fleet {
         let Some(desired) = &self.desired else {
             return self.deletions(config, key, |_| true);
         };
-        if desired.spec.parameters.managed == Some(false) {
+        if !self.is_managed() {
             return Vec::new();
         }
         let owner = desired.owner();

@@ -61,8 +61,8 @@ pub(super) struct Fleets {
     config: FleetsConfig,
     /// Also the GatewayClasses that fleets share.
     fleets: BTreeMap<FleetKey, FleetEntry>,
-    /// The fleets that use each of these GatewayClasses.
-    class_users: BTreeMap<FleetKey, BTreeSet<FleetKey>>,
+    /// The fleets that use each of these GatewayClasses, and whether they are managed.
+    class_users: BTreeMap<FleetKey, BTreeMap<FleetKey, bool>>,
     /// Fleets to examine now.
     due: BTreeSet<FleetKey>,
     /// Fleets to examine later.
@@ -129,17 +129,16 @@ impl Fleets {
         }
         let desired = spec.map(|spec| (Subject::Fleet(id), Arc::new(spec)));
         self.set_desired(&key, desired);
-        let class = self
-            .fleets
-            .get(&key)
-            .and_then(|entry| entry.fleet.class(&self.config));
+        let entry = self.fleets.get(&key);
+        let class = entry.and_then(|entry| entry.fleet.class(&self.config));
+        let managed = entry.is_some_and(|entry| entry.fleet.is_managed());
         if class_before != class
             && let Some(before) = class_before
         {
-            self.set_class(&before, &key, false);
+            self.set_class(&before, &key, None);
         }
         if let Some(class) = class {
-            self.set_class(&class, &key, true);
+            self.set_class(&class, &key, Some(managed));
         }
     }
 
@@ -155,26 +154,21 @@ impl Fleets {
         }
     }
 
-    /// Adds or removes a user of a GatewayClass. The class exists while it has users, and is written if one of them is managed.
-    fn set_class(&mut self, class: &FleetKey, user: &FleetKey, uses: bool) {
+    /// Sets whether a user of a GatewayClass is managed; `None` removes the user. The class exists while it has users, and is
+    /// written if one of them is managed.
+    fn set_class(&mut self, class: &FleetKey, user: &FleetKey, managed: Option<bool>) {
         let users = self.class_users.entry(class.clone()).or_default();
-        match uses {
-            true => users.insert(user.clone()),
-            false => users.remove(user),
+        match managed {
+            Some(managed) => users.insert(user.clone(), managed),
+            None => users.remove(user),
         };
-        if users.is_empty() {
+        let managed = users.values().any(|managed| *managed);
+        let any = users.keys().next().and_then(|user| self.fleets.get(user));
+        let spec = any.and_then(|user| user.fleet.class_spec(managed));
+        if spec.is_none() {
             self.class_users.remove(class);
-            self.set_desired(class, None);
-            return;
         }
-        let specs = users.iter().filter_map(|user| {
-            let entry = self.fleets.get(user)?;
-            entry.fleet.spec()
-        });
-        // `false` comes before `true`; the first one is returned.
-        let spec = specs.min_by_key(|spec| spec.parameters.managed == Some(false));
-        let desired = spec.map(|spec| (Subject::Class, Arc::clone(spec)));
-        self.set_desired(class, desired);
+        self.set_desired(class, spec.map(|spec| (Subject::Class, Arc::new(spec))));
     }
 
     /// Sets whether this replica leads. Only the leader gets jobs.
@@ -375,8 +369,14 @@ impl Fleets {
             return;
         }
         // The users of a GatewayClass report its problems.
-        for user in self.class_users.get(key).cloned().unwrap_or_default() {
-            self.update_state(&user);
+        for user in self
+            .class_users
+            .get(key)
+            .cloned()
+            .unwrap_or_default()
+            .keys()
+        {
+            self.update_state(user);
         }
         let class = self
             .fleets

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 mod fixture;
+mod outer;
 mod pod_services;
 
 use std::collections::BTreeMap;

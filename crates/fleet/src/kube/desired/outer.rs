@@ -2,8 +2,12 @@
 //!
 //! Fields with a default in the CRD are set explicitly, so that stored objects equal the desired ones.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Value, json};
-use sesame_model::{CreatedClass, OuterClass, Port, Publishing, Transport};
+use sesame_model::{
+    CreatedClass, FleetParameters, FleetRequest, OuterClass, Port, Publishing, Transport,
+};
 
 use super::Common;
 use super::service::{port_name, protocol};
@@ -15,6 +19,9 @@ use crate::kube::spec::{FleetSpec, FleetsConfig};
 
 /// The API group.
 const GROUP: &str = "gateway.networking.k8s.io";
+
+/// The maximum length of a GatewayClass's description, in characters.
+const MAX_DESCRIPTION: usize = 64;
 
 /// The class of the Gateway in front of the fleet; `None` if the fleet has none.
 pub(super) fn class(spec: &FleetSpec) -> Option<&OuterClass> {
@@ -29,6 +36,21 @@ pub(in crate::kube) fn created_class(spec: &FleetSpec) -> Option<&CreatedClass> 
     match class(spec)? {
         OuterClass::Created(class) => Some(class),
         OuterClass::Existing(_) => None,
+    }
+}
+
+/// The spec of a GatewayClass that fleets share: only what its object depends on.
+pub(in crate::kube) fn class_spec(class: CreatedClass, managed: bool) -> FleetSpec {
+    FleetSpec {
+        request: FleetRequest::new(),
+        parameters: FleetParameters {
+            publishing: Some(Publishing::Gateway(OuterClass::Created(class))),
+            managed: Some(managed),
+            ..FleetParameters::default()
+        },
+        bootstrap: "".into(),
+        module: false,
+        files: BTreeMap::new(),
     }
 }
 
@@ -95,12 +117,11 @@ pub(super) fn route(common: &Common<'_>, port: &Port) -> Value {
 /// A GatewayClass that fleets share.
 pub(super) fn gateway_class(config: &FleetsConfig, class: &CreatedClass) -> Value {
     let name = names::gateway_class(&config.instance, class);
+    let description = format!("In front of Envoys of Sesame in {}", config.namespace);
+    let description: String = description.chars().take(MAX_DESCRIPTION).collect();
     let mut spec = json!({
         "controllerName": class.controller_name,
-        "description": format!("Gateways in front of Envoys of Sesame in namespace {}", config.namespace)
-            .chars()
-            .take(MAX_DESCRIPTION)
-            .collect::<String>(),
+        "description": description,
     });
     if let Some(parameters) = &class.parameters {
         let mut reference = json!({
@@ -120,6 +141,3 @@ pub(super) fn gateway_class(config: &FleetsConfig, class: &CreatedClass) -> Valu
         "spec": spec,
     })
 }
-
-/// The maximum length of a GatewayClass's description, in characters.
-const MAX_DESCRIPTION: usize = 64;
