@@ -62,8 +62,13 @@ pub(super) fn outer(scene: &Scene) -> Result<String> {
         ensure!(left.is_empty(), "{} objects remain", left.len());
         let classes = created_classes(scene)?;
         ensure!(classes.is_empty(), "{} classes remain", classes.len());
-        let now = shop::programmed(scene, NAME)?;
-        ensure!(now != address, "the address is still {now}");
+        let service = shop::one_made_for(scene, NAME, "services")?;
+        let given = &service["status"]["loadBalancer"]["ingress"][0]["ip"];
+        let address = shop::programmed(scene, NAME)?.ip();
+        ensure!(
+            *given == address.to_string(),
+            "the Service has address {given}, the Gateway {address}"
+        );
         Ok(())
     })?;
     let address = shop::programmed(scene, NAME)?;

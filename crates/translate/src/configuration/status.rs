@@ -145,7 +145,7 @@ fn status(
     let (reason, message): (_, Cow<'static, str>) = match (valid, restart.is_empty()) {
         (false, _) if refused => (
             "Invalid",
-            "The envoy section is not in effect: its last valid version stays in effect. See the Accepted condition.".into(),
+            "Not in effect for Envoys: their last valid settings stay in effect. See the Accepted condition.".into(),
         ),
         (false, _) => (
             "Invalid",

@@ -303,7 +303,10 @@ fn fleets_have_no_gateway_of_the_same_instance_in_front() {
     assert!(accepted.starts_with("not Accepted/Invalid"), "{accepted}");
     assert_eq!(errors, [format!("EnvoyInvalidField: {error}")]);
     let (programmed, ..) = told(&rig, "own", "Programmed");
-    assert!(programmed.contains("The envoy section"), "{programmed}");
+    assert!(
+        programmed.contains("Not in effect for Envoys"),
+        "{programmed}"
+    );
     assert_eq!(
         said(&rig.gateway("web").conditions, "Accepted"),
         format!("not Accepted/InvalidParameters: configuration field {error}")
