@@ -20,9 +20,6 @@ use crate::kube::spec::{FleetSpec, FleetsConfig};
 /// The API group.
 const GROUP: &str = "gateway.networking.k8s.io";
 
-/// The maximum length of a GatewayClass's description, in characters.
-const MAX_DESCRIPTION: usize = 64;
-
 /// The class of the Gateway in front of the fleet; `None` if the fleet has none.
 pub(super) fn class(spec: &FleetSpec) -> Option<&OuterClass> {
     match spec.parameters.publishing.as_ref()? {
@@ -117,11 +114,9 @@ pub(super) fn route(common: &Common<'_>, port: &Port) -> Value {
 /// A GatewayClass that fleets share.
 pub(super) fn gateway_class(config: &FleetsConfig, class: &CreatedClass) -> Value {
     let name = names::gateway_class(&config.instance, class);
-    let description = format!("In front of Envoys of Sesame in {}", config.namespace);
-    let description: String = description.chars().take(MAX_DESCRIPTION).collect();
     let mut spec = json!({
         "controllerName": class.controller_name,
-        "description": description,
+        "description": "Gateways in front of Sesame's Envoys",
     });
     if let Some(parameters) = &class.parameters {
         let mut reference = json!({
