@@ -10,5 +10,7 @@ pub use parameters::{
     Autoscaling, ClassParameters, CreatedClass, FleetLogLevel, FleetParameters, OuterClass,
     Publishing, TaintEffect, Toleration, TrafficPolicy, Workload,
 };
-pub use request::{AddressRequest, AddressValue, FleetRequest, GatewayOwner, Routability};
+pub use request::{
+    AddressRequest, AddressValue, FLEET_LABEL, FleetRequest, GatewayOwner, Routability,
+};
 pub use state::{FleetAddress, FleetProblem, FleetState};

@@ -4,12 +4,14 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use sesame_api::{
-    AwsLoadBalancerType, GatewayClass, GatewayPublishing, LoadBalancerProvider,
+    AwsLoadBalancerType, Gateway, GatewayClass, GatewayPublishing, LoadBalancerProvider,
     LoadBalancerProviderType, LoadBalancerPublishing, LoadBalancerScope, NetworkPublishing,
     NetworkPublishingType, ObjectKey,
 };
 use sesame_engine::{Reader, Table};
-use sesame_model::{ClassParameters, CreatedClass, FleetParameters, OuterClass, Publishing};
+use sesame_model::{
+    ClassParameters, CreatedClass, FLEET_LABEL, FleetParameters, OuterClass, Publishing,
+};
 
 use super::envoy::text;
 use crate::gateway_api::class;
@@ -75,6 +77,17 @@ pub(crate) fn refusal(
         }
         Publishing::LoadBalancer | Publishing::NodePort | Publishing::ClusterIp => None,
     }
+}
+
+/// Why a Gateway's fleet can't be published as its parameters say: the Gateway is in front of another fleet. Two instances of Sesame
+/// could otherwise create Gateways for each other without end.
+pub(super) fn chain(gateway: &Gateway, parameters: &FleetParameters) -> Option<FieldError> {
+    let outer = matches!(parameters.publishing, Some(Publishing::Gateway(_)));
+    (outer && gateway.meta.labels.contains_key(FLEET_LABEL)).then(|| {
+        let message = "type Gateway is not supported for a Gateway that is itself in front of Envoys of Sesame; use another \
+                       type for the Gateways of this class";
+        FieldError::new("envoy.networkPublishing.type", message)
+    })
 }
 
 /// The annotations of a Service for a cloud's load balancer. Cloud providers document them; where an annotation was renamed, both

@@ -137,7 +137,8 @@ pub(crate) fn of_gateway(
             let chosen = permitted(gateway, &own, &inherited).and_then(|()| {
                 let chosen = own.over(inherited);
                 let classes = inputs.gateway_classes;
-                match publishing::refusal(reader, classes, &settings, &chosen.parameters) {
+                let refusal = publishing::refusal(reader, classes, &settings, &chosen.parameters);
+                match refusal.or_else(|| publishing::chain(gateway, &chosen.parameters)) {
                     Some(error) => Err(invalid(format!("configuration field spec.{error}"))),
                     None => Ok(chosen),
                 }

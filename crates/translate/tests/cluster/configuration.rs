@@ -320,6 +320,18 @@ fn fleets_have_no_gateway_of_the_same_instance_in_front() {
     rig.put([theirs]);
     assert!(default(&rig).is_some());
 
+    // A Gateway that another instance has created.
+    let label = json!({"projectsesame.io/fleet": "web"});
+    rig.put([
+        class("ours", 0),
+        set(gateway("outer", "ours", 1), "/metadata/labels", label),
+    ]);
+    let refused = said(&rig.gateway("outer").conditions, "Accepted");
+    assert!(
+        refused.contains("spec.envoy.networkPublishing.type: type Gateway"),
+        "{refused}"
+    );
+
     // A class's configuration can name the controller of the instance.
     let again = gateway_of(json!({"controllerName": "projectsesame.io/gateway-controller"}));
     let wide = set(
