@@ -31,6 +31,136 @@ pub(crate) fn samples() -> Vec<Sample> {
             json!("LoadBalancer"),
             Some("spec.envoy.networkPublishing.type"),
         ),
+        configuration(
+            "/spec/envoy/networkPublishing/type",
+            Value::Null,
+            Some("spec.envoy.networkPublishing"),
+        ),
+        configuration(
+            "/spec/envoy/networkPublishing/type",
+            json!("ClusterIPService"),
+            Some("spec.envoy.networkPublishing"),
+        ),
+        configuration(
+            "/spec/envoy/networkPublishing/gateway",
+            Value::Null,
+            Some("spec.envoy.networkPublishing"),
+        ),
+        configuration(
+            "/spec/envoy/networkPublishing/gateway",
+            json!({"className": "lb"}),
+            None,
+        ),
+        configuration(
+            "/spec/envoy/networkPublishing/gateway/className",
+            json!("lb"),
+            Some("spec.envoy.networkPublishing.gateway"),
+        ),
+        configuration(
+            "/spec/envoy/networkPublishing/gateway/controllerName",
+            Value::Null,
+            Some("spec.envoy.networkPublishing.gateway"),
+        ),
+        configuration(
+            "/spec/envoy/networkPublishing/gateway/controllerName",
+            json!("lb"),
+            Some("spec.envoy.networkPublishing.gateway.controllerName"),
+        ),
+        configuration(
+            "/spec/envoy/networkPublishing/gateway/controllerName",
+            json!("projectsesame.io/gateway-controller"),
+            Some("spec"),
+        ),
+        configuration(
+            "/spec/envoy/networkPublishing/gateway/parametersRef/kind",
+            Value::Null,
+            Some("spec.envoy.networkPublishing.gateway.parametersRef.kind"),
+        ),
+        configuration(
+            "/spec/envoy/networkPublishing/gateway/parametersRef",
+            json!({"group": "", "kind": "ConfigMap", "name": "lb"}),
+            None,
+        ),
+        configuration(
+            "/spec/envoy/networkPublishing/loadBalancer",
+            json!({}),
+            Some("spec.envoy.networkPublishing.loadBalancer.provider"),
+        ),
+        configuration(
+            "/spec/envoy/networkPublishing/loadBalancer/scope",
+            json!("Internal"),
+            Some("spec.envoy.networkPublishing.loadBalancer"),
+        ),
+        configuration(
+            "/spec/envoy/networkPublishing/loadBalancer/scope",
+            json!("Private"),
+            Some("spec.envoy.networkPublishing.loadBalancer.scope"),
+        ),
+        configuration(
+            "/spec/envoy/networkPublishing/loadBalancer/provider",
+            json!({"type": "Azure", "azure": {"resourceGroup": "a", "addressIP": "b"}}),
+            None,
+        ),
+        configuration(
+            "/spec/envoy/networkPublishing/loadBalancer/provider",
+            json!({"type": "Azure", "azure": {"subnet": "a"}}),
+            Some("spec.envoy.networkPublishing.loadBalancer"),
+        ),
+        configuration(
+            "/spec/envoy/networkPublishing/loadBalancer/provider",
+            json!({"type": "GCP", "gcp": {"subnet": "a"}}),
+            Some("spec.envoy.networkPublishing.loadBalancer"),
+        ),
+        configuration(
+            "/spec/envoy/networkPublishing/loadBalancer",
+            json!({"scope": "Internal", "provider": {"type": "GCP", "gcp": {"subnet": "a"}}}),
+            None,
+        ),
+        configuration(
+            "/spec/envoy/networkPublishing/loadBalancer",
+            json!({"scope": "Internal", "provider": {"type": "Azure", "azure": {"resourceGroup": "a"}}}),
+            Some("spec.envoy.networkPublishing.loadBalancer"),
+        ),
+        configuration(
+            "/spec/envoy/networkPublishing/loadBalancer/provider/type",
+            json!("OCI"),
+            Some("spec.envoy.networkPublishing.loadBalancer.provider.type"),
+        ),
+        configuration(
+            "/spec/envoy/networkPublishing/loadBalancer/provider/gcp",
+            json!({}),
+            Some("spec.envoy.networkPublishing.loadBalancer.provider"),
+        ),
+        configuration(
+            "/spec/envoy/networkPublishing/loadBalancer/provider/azure",
+            json!({}),
+            Some("spec.envoy.networkPublishing.loadBalancer.provider"),
+        ),
+        configuration(
+            "/spec/envoy/networkPublishing/loadBalancer/provider/type",
+            json!("GCP"),
+            Some("spec.envoy.networkPublishing.loadBalancer.provider"),
+        ),
+        configuration(
+            "/spec/envoy/networkPublishing/loadBalancer/provider/aws/type",
+            json!("Classic"),
+            Some("spec.envoy.networkPublishing.loadBalancer.provider.aws"),
+        ),
+        configuration(
+            "/spec/envoy/networkPublishing/loadBalancer/provider/aws/type",
+            json!("ALB"),
+            Some("spec.envoy.networkPublishing.loadBalancer.provider.aws.type"),
+        ),
+        configuration(
+            "/spec/envoy/networkPublishing/loadBalancer/provider/aws/allocationIDs",
+            json!(["eipalloc-1,eipalloc-2"]),
+            Some("spec.envoy.networkPublishing.loadBalancer.provider.aws.allocationIDs[0]"),
+        ),
+        configuration(
+            "/spec/envoy/networkPublishing/loadBalancer/provider/aws/allocationIDs",
+            json!([]),
+            Some("spec.envoy.networkPublishing.loadBalancer.provider.aws.allocationIDs"),
+        ),
         configuration("/spec/envoy/image", json!("a b"), Some("spec.envoy.image")),
         configuration(
             "/spec/envoy/drain/delay",

@@ -67,8 +67,17 @@ pub(crate) fn manifests() -> PathBuf {
 
 /// The chart's objects with these values, each as `NAME=VALUE`, in the manifests' namespace.
 pub(crate) fn rendered(values: &[&str]) -> Result<Vec<Value>> {
+    rendered_as(chart::RELEASE, chart::NAMESPACE, values)
+}
+
+/// The same for another release and namespace.
+pub(crate) fn rendered_as(release: &str, namespace: &str, values: &[&str]) -> Result<Vec<Value>> {
     let values: Vec<&str> = values.iter().flat_map(|value| ["--set", *value]).collect();
-    objects(&chart::rendered(&helm::obtain()?, &values)?)
+    objects(&chart::rendered(
+        &helm::obtain()?,
+        (release, namespace),
+        &values,
+    )?)
 }
 
 /// Parses YAML documents; empty ones are skipped.

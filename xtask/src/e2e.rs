@@ -14,6 +14,7 @@ mod load;
 mod network;
 mod operator;
 mod outage;
+mod outer;
 mod parameters;
 mod replicas;
 mod scene;
@@ -62,6 +63,8 @@ enum Test {
     Configuration,
     /// The operator runs two instances beside this one, upgrades and removes them
     Operator,
+    /// A Gateway of a second instance is in front of the Envoys
+    Outer,
     /// A Contour installation migrates to Sesame and back
     Contour,
     /// Edited and deleted fleet objects are restored
@@ -146,6 +149,7 @@ impl Test {
             Self::Ingress => ingress::ingress(scene),
             Self::Configuration => configuration::configuration(scene),
             Self::Operator => operator::operator(scene),
+            Self::Outer => outer::outer(scene),
             Self::Contour => contour::contour(scene),
             Self::Drift => drift::drift(scene),
             Self::Envoys => envoys::envoys(scene),
@@ -160,8 +164,8 @@ impl Test {
 
 /// Compares Sesame's permissions with its requests in all previous tests. After a full run, none may be unused.
 fn rights(scene: &Scene, all: bool) -> Result<String> {
-    // One of the tests needs the permissions for Contour's objects.
-    let objects = deploy::rendered(&["contourCompat=write"])?;
+    // Two of the tests need more permissions.
+    let objects = deploy::rendered(&["contourCompat=write", "envoy.publishThroughGateways=true"])?;
     let texts: Vec<String> = objects.iter().map(Value::to_string).collect();
     let folder = tempfile::tempdir().context("cannot create a folder for manifests")?;
     let manifests = folder.path().join("sesame.yaml");

@@ -17,6 +17,7 @@ mod instance;
 mod listeners;
 pub(crate) mod log_format;
 pub(crate) mod policy;
+mod publishing;
 mod reference;
 pub(crate) mod route;
 mod text;

@@ -7,6 +7,7 @@ mod envoy;
 mod gateway_choices;
 mod instance;
 mod listeners;
+mod publishing;
 
 use std::sync::Arc;
 
@@ -23,8 +24,7 @@ use crate::skip::is_default;
 
 pub use self::envoy::{
     EnvoyAutoscaling, EnvoyConfiguration, EnvoyDrain, EnvoyLogLevel, EnvoyResources,
-    EnvoyToleration, EnvoyWorkload, ExternalTrafficPolicy, NetworkPublishing,
-    NetworkPublishingType, ResourceAmounts, TolerationEffect, TolerationOperator,
+    EnvoyToleration, EnvoyWorkload, ResourceAmounts, TolerationEffect, TolerationOperator,
 };
 pub use self::gateway_choices::{GatewayChoice, GatewayChoices};
 pub use self::instance::{
@@ -34,6 +34,12 @@ pub use self::listeners::{
     AcceptProxyProtocol, AccessLogFilter, AccessLogStyle, CipherSuite, CompressionAlgorithm,
     EscapedSlashesAction, HeadersWithUnderscores, ListenersAccessLog, ListenersConfiguration,
     ListenersLimits, ListenersPaths, ListenersTimeouts, ListenersTls, ListenersTlsVersion,
+};
+pub use self::publishing::{
+    AwsLoadBalancer, AwsLoadBalancerType, AzureLoadBalancer, ExternalTrafficPolicy,
+    GatewayPublishing, GatewayPublishingParameters, GcpLoadBalancer, LoadBalancerProvider,
+    LoadBalancerProviderType, LoadBalancerPublishing, LoadBalancerScope, NetworkPublishing,
+    NetworkPublishingType,
 };
 
 /// Configures a Sesame instance and its Envoys. GatewayClasses and Gateways may refer to a SesameConfiguration of their
@@ -68,6 +74,7 @@ resource! { SesameConfiguration {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(feature = "schema", schemars(extend("x-kubernetes-validations" = [
     {"rule": "!has(self.envoy) || !has(self.unmanagedEnvoy)", "message": "envoy and unmanagedEnvoy are mutually exclusive"},
+    {"rule": "!has(self.gateway) || !has(self.envoy) || !has(self.envoy.networkPublishing) || !has(self.envoy.networkPublishing.gateway) || !has(self.envoy.networkPublishing.gateway.controllerName) || self.envoy.networkPublishing.gateway.controllerName != self.gateway.controllerName", "message": "envoy.networkPublishing.gateway.controllerName must differ from gateway.controllerName"},
 ])))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ConfigurationSpec {

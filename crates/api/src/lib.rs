@@ -74,16 +74,18 @@ pub use backend_traffic_policy::{
 pub use check::{is_header_name, is_hostname, is_precise_hostname};
 pub use condition::{Condition, ConditionStatus, ConditionsStatus, SubCondition};
 pub use configuration::{
-    AcceptProxyProtocol, AccessLogFilter, AccessLogStyle, CipherSuite, CompressionAlgorithm,
-    ConfigurationSpec, DefaultPorts, EnvoyAutoscaling, EnvoyConfiguration, EnvoyDrain,
-    EnvoyLogLevel, EnvoyResources, EnvoyToleration, EnvoyWorkload, EscapedSlashesAction,
-    ExternalTrafficPolicy, GatewayChoice, GatewayChoices, GatewayConfiguration,
-    HeadersWithUnderscores, HttpProxyConfiguration, IngressConfiguration, InstanceConfiguration,
-    InstanceLog, InstanceLogFormat, InstanceLogLevel, InstanceResources, ListenersAccessLog,
-    ListenersConfiguration, ListenersLimits, ListenersPaths, ListenersTimeouts, ListenersTls,
-    ListenersTlsVersion, NetworkPublishing, NetworkPublishingType, ObjectName,
-    RateLimitServiceConfiguration, ResourceAmounts, SesameConfiguration, TolerationEffect,
-    TolerationOperator, UnmanagedEnvoy,
+    AcceptProxyProtocol, AccessLogFilter, AccessLogStyle, AwsLoadBalancer, AwsLoadBalancerType,
+    AzureLoadBalancer, CipherSuite, CompressionAlgorithm, ConfigurationSpec, DefaultPorts,
+    EnvoyAutoscaling, EnvoyConfiguration, EnvoyDrain, EnvoyLogLevel, EnvoyResources,
+    EnvoyToleration, EnvoyWorkload, EscapedSlashesAction, ExternalTrafficPolicy, GatewayChoice,
+    GatewayChoices, GatewayConfiguration, GatewayPublishing, GatewayPublishingParameters,
+    GcpLoadBalancer, HeadersWithUnderscores, HttpProxyConfiguration, IngressConfiguration,
+    InstanceConfiguration, InstanceLog, InstanceLogFormat, InstanceLogLevel, InstanceResources,
+    ListenersAccessLog, ListenersConfiguration, ListenersLimits, ListenersPaths, ListenersTimeouts,
+    ListenersTls, ListenersTlsVersion, LoadBalancerProvider, LoadBalancerProviderType,
+    LoadBalancerPublishing, LoadBalancerScope, NetworkPublishing, NetworkPublishingType,
+    ObjectName, RateLimitServiceConfiguration, ResourceAmounts, SesameConfiguration,
+    TolerationEffect, TolerationOperator, UnmanagedEnvoy,
 };
 pub use contour::{ContourExtensionService, ContourHTTPProxy, ContourTLSCertificateDelegation};
 pub use decode::{DecodeError, PathSegment, decode_value};

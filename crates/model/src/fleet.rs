@@ -8,9 +8,11 @@ mod upgrades;
 
 pub use id::{FleetId, ParseFleetIdError};
 pub use parameters::{
-    Autoscaling, FleetLogLevel, FleetParameters, ServiceType, TaintEffect, Toleration,
-    TrafficPolicy, Workload,
+    Autoscaling, ClassParameters, CreatedClass, FleetLogLevel, FleetParameters, OuterClass,
+    Publishing, TaintEffect, Toleration, TrafficPolicy, Workload,
 };
-pub use request::{AddressRequest, AddressValue, FleetRequest, GatewayOwner, Routability};
+pub use request::{
+    AddressRequest, AddressValue, FLEET_LABEL, FleetRequest, GatewayOwner, Routability,
+};
 pub use state::{FleetAddress, FleetProblem, FleetState};
 pub use upgrades::UpgradeProgress;

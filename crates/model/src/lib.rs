@@ -53,9 +53,10 @@ pub use connection::{
 pub use datagrams::Datagrams;
 pub use destination::DestinationKey;
 pub use fleet::{
-    AddressRequest, AddressValue, Autoscaling, FleetAddress, FleetId, FleetLogLevel,
-    FleetParameters, FleetProblem, FleetRequest, FleetState, GatewayOwner, ParseFleetIdError,
-    Routability, ServiceType, TaintEffect, Toleration, TrafficPolicy, UpgradeProgress, Workload,
+    AddressRequest, AddressValue, Autoscaling, ClassParameters, CreatedClass, FLEET_LABEL,
+    FleetAddress, FleetId, FleetLogLevel, FleetParameters, FleetProblem, FleetRequest, FleetState,
+    GatewayOwner, OuterClass, ParseFleetIdError, Publishing, Routability, TaintEffect, Toleration,
+    TrafficPolicy, UpgradeProgress, Workload,
 };
 pub use global_rate::{GlobalRate, RateDescriptor, RateEntry, RateService};
 pub use headers::{HOP_BY_HOP, INTERNAL};

@@ -7,6 +7,7 @@ mod choices;
 mod envoy;
 mod fleets;
 mod listeners;
+pub(crate) mod publishing;
 mod quantity;
 pub mod references;
 mod status;

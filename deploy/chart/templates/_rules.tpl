@@ -10,6 +10,12 @@
 - apiGroups: [gateway.networking.k8s.io]
   resources: [gatewayclasses/status]
   verbs: [patch]
+{{- if and .Values.envoy.publishThroughGateways (eq .Values.mode "managed") }}
+# Classes of the Gateways in front of Envoys.
+- apiGroups: [gateway.networking.k8s.io]
+  resources: [gatewayclasses]
+  verbs: [create, delete, patch]
+{{- end }}
 - apiGroups: [networking.k8s.io]
   resources: [ingressclasses]
   verbs: [list, watch]
@@ -136,6 +142,12 @@
 - apiGroups: [autoscaling]
   resources: [horizontalpodautoscalers]
   verbs: [create, delete, get, list, patch, watch]
+{{- if .Values.envoy.publishThroughGateways }}
+# Gateways in front of Envoys.
+- apiGroups: [gateway.networking.k8s.io]
+  resources: [gateways, tcproutes, udproutes]
+  verbs: [create, delete, patch]
+{{- end }}
 {{- end }}
 
 {{/* Rules for Sesame's own namespace. */}}
@@ -157,6 +169,9 @@
 - apiGroups: [""]
   resources: [configmaps, secrets]
   verbs: [get, list, watch]
+- apiGroups: [gateway.networking.k8s.io]
+  resources: [gateways, tcproutes, udproutes]
+  verbs: [{{ if .Values.envoy.publishThroughGateways }}get, {{ end }}list, watch]
 {{- else if or .Values.watchNamespaces (not $managed) }}
 # Not needed for managed Envoys in all namespaces: the ClusterRole already covers these Secrets.
 - apiGroups: [""]

@@ -33,25 +33,27 @@ const MANIFESTS: [(&str, &str, &[&str]); 3] = [
     ),
 ];
 
-/// Namespace of the manifests.
-const NAMESPACE: &str = "sesame-system";
+/// Release and namespace of the manifests.
+pub(super) const RELEASE: &str = "sesame";
+pub(super) const NAMESPACE: &str = "sesame-system";
 
 /// Renders the chart with all values files in the repository, and writes or compares the manifests.
 pub(super) fn run(helm: &Path, check: bool) -> Result<()> {
     let step = Step::new("Rendering the chart");
+    let release = (RELEASE, NAMESPACE);
     let mut problems = Vec::new();
     let mut all = Vec::new();
     for (file, title, values) in MANIFESTS {
         let values = ["createNamespace=true"].iter().chain(values);
         let values: Vec<&str> = values.flat_map(|value| ["--set", *value]).collect();
-        let manifests = rendered(helm, &values)?;
+        let manifests = rendered(helm, release, &values)?;
         problems.extend(self::problems(file, &manifests)?);
         all.push((file, header(title) + &manifests));
     }
     for values in other_values()? {
         let name = values.file_name().unwrap_or_default().to_string_lossy();
         let path = values.to_str().context("a path is not UTF-8")?;
-        let manifests = rendered(helm, &["--values", path])?;
+        let manifests = rendered(helm, release, &["--values", path])?;
         problems.extend(self::problems(&name, &manifests)?);
     }
     step.done();
@@ -94,8 +96,12 @@ fn problems(values: &str, manifests: &str) -> Result<Vec<String>> {
         .collect())
 }
 
-/// Renders the chart in its namespace, with arguments for values.
-pub(super) fn rendered(helm: &Path, values: &[&str]) -> Result<String> {
+/// Renders the chart for a release in a namespace, with arguments for values.
+pub(super) fn rendered(
+    helm: &Path,
+    (release, namespace): (&str, &str),
+    values: &[&str],
+) -> Result<String> {
     // Isolated from the user's settings and plugins.
     let home = tempfile::tempdir().context("cannot create a folder for Helm")?;
     let mut command = Command::new(helm);
@@ -108,10 +114,10 @@ pub(super) fn rendered(helm: &Path, values: &[&str]) -> Result<String> {
     command.current_dir(cargo::root()).stdin(Stdio::null());
     command.args([
         "template",
-        "sesame",
+        release,
         "deploy/chart",
         "--namespace",
-        NAMESPACE,
+        namespace,
     ]);
     command.args(values);
     let output = command.output().context("cannot run Helm")?;

@@ -157,7 +157,8 @@ fn used(scene: &Scene, begun: Instant) -> Result<String> {
     ))
 }
 
-fn nothing_left(scene: &Scene, before: &BTreeSet<String>) -> Result<()> {
+/// Waits until the cluster has these objects again.
+pub(super) fn nothing_left(scene: &Scene, before: &BTreeSet<String>) -> Result<()> {
     let look = || {
         let now = scene.everything()?;
         let left: Vec<&String> = now.difference(before).collect();

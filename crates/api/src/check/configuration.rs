@@ -5,15 +5,14 @@ use std::sync::Arc;
 
 use crate::configuration::{
     ConfigurationSpec, DefaultPorts, EnvoyAutoscaling, EnvoyConfiguration, EnvoyLogLevel,
-    EnvoyToleration, EnvoyWorkload, ExternalTrafficPolicy, GatewayChoice, GatewayChoices,
-    GatewayConfiguration, HttpProxyConfiguration, IngressConfiguration, NetworkPublishing,
-    NetworkPublishingType, ObjectName, RateLimitServiceConfiguration, ResourceAmounts,
-    TolerationEffect, TolerationOperator, UnmanagedEnvoy,
+    EnvoyToleration, EnvoyWorkload, GatewayChoice, GatewayChoices, GatewayConfiguration,
+    HttpProxyConfiguration, IngressConfiguration, ObjectName, RateLimitServiceConfiguration,
+    ResourceAmounts, TolerationEffect, TolerationOperator, UnmanagedEnvoy,
 };
 
 use super::{
     Check, at, each, each_of_some, ensure, fail, instance, known, known_word, listeners, optional,
-    text, unique,
+    publishing, text, unique,
 };
 
 /// The maximum number of replicas, and the maximum CPU target in percent.
@@ -23,6 +22,10 @@ pub(crate) fn spec(spec: &ConfigurationSpec) -> Check {
     ensure(
         spec.envoy.is_none() || spec.unmanaged_envoy.is_none(),
         "envoy and unmanagedEnvoy are mutually exclusive",
+    )?;
+    ensure(
+        !is_published_by_itself(spec),
+        "envoy.networkPublishing.gateway.controllerName must differ from gateway.controllerName",
     )?;
     optional("gateway", spec.gateway.as_ref(), gateway)?;
     optional("envoy", spec.envoy.as_deref(), envoy)?;
@@ -37,6 +40,19 @@ pub(crate) fn spec(spec: &ConfigurationSpec) -> Check {
         rate_limits,
     )?;
     optional("instance", spec.instance.as_deref(), instance::instance)
+}
+
+/// Whether Sesame would also implement the Gateways in front of its Envoys.
+fn is_published_by_itself(spec: &ConfigurationSpec) -> bool {
+    let outer = spec.envoy.as_ref().and_then(|envoy| {
+        let gateway = envoy.network_publishing.gateway.as_ref()?;
+        gateway.controller_name.as_ref()
+    });
+    let own = spec
+        .gateway
+        .as_ref()
+        .map(|gateway| &gateway.controller_name);
+    outer.is_some() && outer == own
 }
 
 fn gateway(gateway: &GatewayConfiguration) -> Check {
@@ -91,7 +107,10 @@ fn rate_limits(service: &RateLimitServiceConfiguration) -> Check {
 }
 
 fn envoy(envoy: &EnvoyConfiguration) -> Check {
-    at("networkPublishing", publishing(&envoy.network_publishing))?;
+    at(
+        "networkPublishing",
+        publishing::publishing(&envoy.network_publishing),
+    )?;
     known("workload", envoy.workload.as_ref(), EnvoyWorkload::KNOWN)?;
     optional("replicas", envoy.replicas.as_ref(), replicas)?;
     optional("autoscaling", envoy.autoscaling.as_ref(), autoscaling)?;
@@ -133,26 +152,6 @@ fn choices(choices: &GatewayChoices) -> Check {
     each("annotationPrefixes", prefixes, 64, |prefix| {
         text::length(prefix, 1, 317)
     })
-}
-
-fn publishing(publishing: &NetworkPublishing) -> Check {
-    let type_ = publishing.type_.as_ref();
-    known("type", type_, NetworkPublishingType::KNOWN)?;
-    let class = publishing.load_balancer_class.as_deref();
-    optional("loadBalancerClass", class, object_name)?;
-    let ranges = publishing.load_balancer_source_ranges.as_deref();
-    each(
-        "loadBalancerSourceRanges",
-        ranges.unwrap_or_default(),
-        256,
-        |range| text::length(range, 1, 64),
-    )?;
-    let policy = publishing.external_traffic_policy.as_ref();
-    known(
-        "externalTrafficPolicy",
-        policy,
-        ExternalTrafficPolicy::KNOWN,
-    )
 }
 
 fn autoscaling(limits: &EnvoyAutoscaling) -> Check {

@@ -1,4 +1,4 @@
-//! How the Envoys of a fleet run and how clients reach them.
+//! How the Envoys of a fleet run.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::gateway_choices::GatewayChoices;
+use super::publishing::NetworkPublishing;
 use crate::duration::Duration;
 use crate::open_enum::open_enum;
 use crate::skip::is_default;
@@ -85,46 +86,6 @@ pub struct EnvoyConfiguration {
     pub gateway_choices: GatewayChoices,
 }
 
-/// How clients reach the Envoys: the Service in front of them.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct NetworkPublishing {
-    /// The kind of Service; `LoadBalancerService` by default.
-    #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
-    pub type_: Option<NetworkPublishingType>,
-    /// Annotations for the Service only, such as those for a load balancer.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub annotations: Option<BTreeMap<String, String>>,
-    /// The Service's `loadBalancerClass`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schemars(length(min = 1, max = 253)))]
-    pub load_balancer_class: Option<Arc<str>>,
-    /// The client addresses that the load balancer permits, as CIDRs such as `192.0.2.0/24`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(
-        feature = "schema",
-        schemars(length(max = 256), inner(length(min = 1, max = 64)))
-    )]
-    pub load_balancer_source_ranges: Option<Vec<Arc<str>>>,
-    /// Which Envoys get connections that arrive at a node: any of them (`Cluster`, the default), or only those on that node
-    /// (`Local`), which preserves client addresses.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub external_traffic_policy: Option<ExternalTrafficPolicy>,
-}
-
-open_enum! {
-    /// The kind of Service in front of Envoys.
-    pub enum NetworkPublishingType {
-        /// An address from the cluster's load balancer.
-        LoadBalancerService = "LoadBalancerService",
-        /// A port on every node.
-        NodePortService = "NodePortService",
-        /// An address inside the cluster.
-        ClusterIpService = "ClusterIPService",
-    }
-}
-
 open_enum! {
     /// The kind of workload that runs Envoys.
     pub enum EnvoyWorkload {
@@ -132,16 +93,6 @@ open_enum! {
         Deployment = "Deployment",
         /// One Envoy on each node.
         DaemonSet = "DaemonSet",
-    }
-}
-
-open_enum! {
-    /// Which Envoys get connections that arrive at a node.
-    pub enum ExternalTrafficPolicy {
-        /// Any Envoy; the client's address may be hidden.
-        Cluster = "Cluster",
-        /// Only Envoys on the same node.
-        Local = "Local",
     }
 }
 

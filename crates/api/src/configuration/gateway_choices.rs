@@ -33,8 +33,8 @@ pub struct GatewayChoices {
     /// default.
     #[serde(default, skip_serializing_if = "is_default")]
     pub max_resources: ResourceAmounts,
-    /// The prefixes of permitted annotations, in `networkPublishing.annotations` and in a Gateway's
-    /// `infrastructure.annotations`; all annotations by default.
+    /// The prefixes of permitted annotations, in `networkPublishing.annotations`, from `networkPublishing.loadBalancer`, and in
+    /// a Gateway's `infrastructure.annotations`; all annotations by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(
         feature = "schema",
@@ -58,7 +58,7 @@ open_enum! {
         Managed = "managed",
         /// The maximum number of client connections.
         MaxConnections = "maxConnections",
-        /// The Service in front of the Envoys.
+        /// What is in front of the Envoys.
         NetworkPublishing = "networkPublishing",
         /// The nodes that may run the Envoys.
         NodeSelector = "nodeSelector",

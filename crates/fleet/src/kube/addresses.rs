@@ -2,14 +2,15 @@
 //!
 //! Pure. A fleet has a Service whose type its parameters determine, by default LoadBalancer, and a second one of type
 //! ClusterIP if a request has routability Cluster. Each Service can request one IP address. The addresses of a Service
-//! whose type isn't LoadBalancer are its cluster IPs, since node ports differ from the Gateway's ports.
+//! whose type isn't LoadBalancer are its cluster IPs, since node ports differ from the Gateway's ports. If a Gateway of another
+//! implementation is in front of the Service, its addresses replace the Service's.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use serde_json::Value;
 use sesame_model::{
-    AddressRequest, AddressValue, FleetAddress, FleetProblem, FleetState, Routability, ServiceType,
+    AddressRequest, AddressValue, FleetAddress, FleetProblem, FleetState, Publishing, Routability,
 };
 
 use super::kind::ObjectKind;
@@ -19,11 +20,17 @@ use super::spec::FleetSpec;
 /// name.
 const SENTINEL: &str = "testing.x-k8s.io/sentinel";
 
+/// The conditions of a Gateway that explain why it has no address.
+const GATEWAY_CONDITIONS: [&str; 2] = ["Accepted", "Programmed"];
+
+/// The maximum length of another controller's message, in characters.
+const MAX_MESSAGE: usize = 300;
+
 /// The requested addresses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct RequestedAddresses {
     requests: Vec<AddressRequest>,
-    service: ServiceType,
+    publishing: Publishing,
 }
 
 impl RequestedAddresses {
@@ -31,7 +38,7 @@ impl RequestedAddresses {
     pub(super) fn of(spec: &FleetSpec) -> Self {
         Self {
             requests: spec.request.addresses.clone(),
-            service: spec.parameters.service_type.unwrap_or_default(),
+            publishing: spec.parameters.publishing.clone().unwrap_or_default(),
         }
     }
 
@@ -46,10 +53,23 @@ impl RequestedAddresses {
         self.requests.iter().any(is_in_cluster)
     }
 
+    /// The kind of the object whose addresses satisfy requests for addresses outside the cluster.
+    pub(super) fn source(&self) -> ObjectKind {
+        match self.publishing {
+            Publishing::Gateway(_) => ObjectKind::Gateway,
+            _ => ObjectKind::Service,
+        }
+    }
+
+    /// The addresses that a Gateway in front of the Service requests.
+    pub(super) fn ips(&self) -> impl Iterator<Item = IpAddr> {
+        let outside = self.requests.iter().filter(|request| is_outside(request));
+        outside.filter_map(ip)
+    }
+
     /// The address that the Service requests.
     pub(super) fn ip(&self) -> Option<IpAddr> {
-        let mut requests = self.requests.iter();
-        requests.find_map(|request| ip(request).filter(|_| is_outside(request)))
+        self.ips().next()
     }
 
     /// The cluster IP that the Service for addresses inside the cluster requests.
@@ -62,7 +82,10 @@ impl RequestedAddresses {
     fn unsupported(&self, request: &AddressRequest) -> Option<String> {
         match &request.address {
             AddressValue::Ip(ip)
-                if self.service != ServiceType::LoadBalancer && !is_in_cluster(request) =>
+                if matches!(
+                    self.publishing,
+                    Publishing::NodePort | Publishing::ClusterIp
+                ) && !is_in_cluster(request) =>
             {
                 Some(format!(
                     "{ip}: an address can be requested only if the fleet's Service is of type LoadBalancer"
@@ -103,11 +126,23 @@ fn ip(request: &AddressRequest) -> Option<IpAddr> {
     }
 }
 
-/// The addresses of an observed Service.
+/// Where the addresses of an object come from.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+enum Origin {
+    /// The cluster.
+    #[default]
+    Cluster,
+    /// The cluster's load balancer.
+    LoadBalancer,
+    /// Another Gateway API implementation, and what its conditions say is wrong.
+    Gateway(Option<String>),
+}
+
+/// The addresses of an observed Service or Gateway.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct AssignedAddresses {
-    load_balancer: bool,
-    /// The load balancer's addresses, or the cluster IPs.
+    origin: Origin,
+    /// The addresses of the Gateway or the load balancer, or the cluster IPs.
     addresses: BTreeSet<FleetAddress>,
     /// The primary cluster IP.
     cluster_ip: Option<IpAddr>,
@@ -138,10 +173,32 @@ impl AssignedAddresses {
             cluster_ips
         };
         Self {
-            load_balancer,
+            origin: match load_balancer {
+                true => Origin::LoadBalancer,
+                false => Origin::Cluster,
+            },
             cluster_ip,
             addresses: texts
                 .into_iter()
+                .filter(|text| !text.is_empty())
+                .map(FleetAddress::parse)
+                .collect(),
+        }
+    }
+
+    /// From a Gateway's `status`. Another controller has written it, so addresses and messages have any length.
+    pub(super) fn of_gateway(gateway: &Value) -> Self {
+        let list = |field: &str| gateway["status"][field].as_array().into_iter().flatten();
+        let wrong = list("conditions")
+            .find(|of| {
+                of["status"] == "False" && GATEWAY_CONDITIONS.iter().any(|name| of["type"] == *name)
+            })
+            .and_then(|of| of["message"].as_str());
+        let addresses = list("addresses").filter_map(|address| address["value"].as_str());
+        Self {
+            origin: Origin::Gateway(wrong.map(|wrong| wrong.chars().take(MAX_MESSAGE).collect())),
+            cluster_ip: None,
+            addresses: addresses
                 .filter(|text| !text.is_empty())
                 .map(FleetAddress::parse)
                 .collect(),
@@ -154,20 +211,23 @@ impl AssignedAddresses {
     }
 
     fn routability(&self) -> Routability {
-        match self.load_balancer {
-            true => Routability::Default,
-            false => Routability::Cluster,
+        match self.origin {
+            Origin::LoadBalancer | Origin::Gateway(_) => Routability::Default,
+            Origin::Cluster => Routability::Cluster,
         }
     }
 }
 
-/// The observed Services of a fleet.
+/// The observed Services of a fleet, and the Gateway in front of them.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Services<'a> {
-    /// Namespace and name of the Service, for messages.
-    pub(super) name: &'a str,
-    pub(super) service: Option<&'a AssignedAddresses>,
-    /// The Service for addresses inside the cluster.
+    /// Kind, namespace and name of the Service or the Gateway, for messages.
+    pub(super) source: &'a str,
+    /// Its addresses.
+    pub(super) assigned: Option<&'a AssignedAddresses>,
+    /// Kind, namespace and name of the Service for addresses inside the cluster, for messages.
+    pub(super) cluster_service: &'a str,
+    /// Its addresses.
     pub(super) in_cluster: Option<&'a AssignedAddresses>,
     /// Why the Service for addresses inside the cluster can't be written.
     pub(super) failure: Option<&'a str>,
@@ -176,7 +236,7 @@ pub(super) struct Services<'a> {
 /// Assigns a distinct address to each request, starting with requests for a specific one. Sets the state's
 /// addresses, unassigned requests and problem.
 pub(super) fn assign(state: &mut FleetState, requested: &RequestedAddresses, of: Services<'_>) {
-    let (mut outside, mut inside) = (all(of.service), all(of.in_cluster));
+    let (mut outside, mut inside) = (all(of.assigned), all(of.in_cluster));
     let mut assigned = Vec::new();
     if requested.requests.is_empty() {
         assigned = outside;
@@ -277,8 +337,7 @@ impl RequestedAddresses {
             return format!("routability {name} is not supported; use Cluster, or omit it");
         }
         if is_in_cluster(request) {
-            let suffix = ObjectKind::ClusterService.suffix();
-            let service = format!("Service {}{suffix}", of.name);
+            let service = of.cluster_service;
             let reason = of.failure.map(|reason| format!(": {reason}"));
             let reason = reason.unwrap_or_default();
             return match &request.address {
@@ -291,11 +350,14 @@ impl RequestedAddresses {
         }
         match &request.address {
             AddressValue::InvalidIp(value) => format!("{value:?} is not an IP address"),
+            AddressValue::Ip(ip) if self.source() == ObjectKind::Gateway => {
+                format!("{ip}: not assigned to {}{}", of.source, of.wrong())
+            }
             AddressValue::Ip(ip) => {
                 let mut message = format!(
-                    "{ip}: not assigned to Service {} by the cluster's load balancer; request a free address from its \
+                    "{ip}: not assigned to {} by the cluster's load balancer; request a free address from its \
                      pool",
-                    of.name
+                    of.source
                 );
                 if let Some(first) = self.ip().filter(|first| first != ip) {
                     message.push_str(&format!(
@@ -320,16 +382,31 @@ fn all(service: Option<&AssignedAddresses>) -> Vec<(FleetAddress, Routability)> 
 
 impl Services<'_> {
     fn pending(&self) -> String {
-        match self.service {
-            Some(service) if service.load_balancer && service.addresses.is_empty() => format!(
-                "the cluster's load balancer has not assigned an address to Service {} yet",
-                self.name
-            ),
-            Some(service) if service.load_balancer => format!(
-                "the cluster's load balancer has not assigned another address of this type to Service {}",
-                self.name
-            ),
-            _ => format!("Service {} has no address yet", self.name),
+        match self.assigned {
+            Some(AssignedAddresses {
+                origin: Origin::LoadBalancer,
+                addresses,
+                ..
+            }) => {
+                let another = match addresses.is_empty() {
+                    true => "an address",
+                    false => "another address of this type",
+                };
+                let yet = if addresses.is_empty() { " yet" } else { "" };
+                format!(
+                    "the cluster's load balancer has not assigned {another} to {}{yet}",
+                    self.source
+                )
+            }
+            _ => format!("{} has no address yet{}", self.source, self.wrong()),
+        }
+    }
+
+    /// What the Gateway's conditions say is wrong, as the end of a message.
+    fn wrong(&self) -> String {
+        match self.assigned.map(|assigned| &assigned.origin) {
+            Some(Origin::Gateway(Some(wrong))) => format!(": {wrong}"),
+            _ => String::new(),
         }
     }
 }

@@ -113,12 +113,12 @@ impl Executor<'_> {
         let name = self.key.object_name(kind);
         let stored = apply(&self.api(kind), &name, object, uid).await?;
         let observed = ObservedObject::read(kind, stored, self.config);
-        Ok(observed.map(|(_, observed)| Outcome::Applied(kind, fingerprint, observed)))
+        Ok(observed.map(|(_, _, observed)| Outcome::Applied(kind, fingerprint, observed)))
     }
 
     /// The object, if Sesame may write it.
     fn adoptable(&self, kind: ObjectKind, found: DynamicObject) -> Option<ObservedObject> {
-        let (_, observed) = ObservedObject::read(kind, found, self.config)?;
+        let (_, _, observed) = ObservedObject::read(kind, found, self.config)?;
         observed.is_ours(self.owner).then_some(observed)
     }
 
@@ -154,12 +154,15 @@ impl Executor<'_> {
     }
 
     fn api(&self, kind: ObjectKind) -> Api<DynamicObject> {
-        Api::namespaced_with(self.client.clone(), &self.key.namespace, &kind.resource())
+        let (client, resource) = (self.client.clone(), kind.resource());
+        match kind.is_cluster_scoped() {
+            true => Api::all_with(client, &resource),
+            false => Api::namespaced_with(client, &self.key.namespace, &resource),
+        }
     }
 
     fn object_name(&self, kind: ObjectKind) -> String {
-        let name = self.key.object_name(kind);
-        format!("{} {}/{name}", kind.name(), self.key.namespace)
+        self.key.description(kind)
     }
 }
 

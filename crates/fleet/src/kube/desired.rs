@@ -3,6 +3,7 @@
 //! In: a fleet's spec. Out: objects as JSON, with exactly the fields that Sesame manages. Pure. Must not depend on
 //! observed objects.
 
+mod outer;
 mod pod;
 mod service;
 #[cfg(test)]
@@ -21,13 +22,15 @@ use super::layout;
 use super::observed::FleetKey;
 use super::spec::{FleetSpec, FleetsConfig};
 
+pub(super) use self::outer::{class_spec, created_class};
+
 /// The default number of Envoys: one of them can fail without an outage.
 const DEFAULT_REPLICAS: u32 = 2;
 
 /// A fleet's objects.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct DesiredObjects {
-    /// By kind. A fleet has at most one object of each kind.
+    /// By kind. A fleet has at most one object of each kind, and of kinds with a port, one for each port.
     pub(super) objects: BTreeMap<ObjectKind, Value>,
     /// The initial number of Envoys if an autoscaler manages it.
     pub(super) initial_replicas: Option<u32>,
@@ -80,6 +83,14 @@ pub(super) fn desired_objects(
         if requested.needs_service() {
             let fields = json!({ "spec": service::spec(&common, &requested) });
             add(ObjectKind::Service, fields);
+            if let Some(class) = outer::class(spec) {
+                let fields = json!({ "spec": outer::gateway(&common, &requested, class) });
+                add(ObjectKind::Gateway, fields);
+                for port in &spec.request.ports {
+                    let fields = json!({ "spec": outer::route(&common, port) });
+                    add(outer::route_kind(port), fields);
+                }
+            }
         }
         if requested.needs_cluster_service() {
             let fields = json!({ "spec": service::cluster_spec(&common, &requested) });
@@ -120,6 +131,21 @@ pub(super) fn desired_objects(
     DesiredObjects {
         objects,
         initial_replicas,
+    }
+}
+
+/// Builds the GatewayClass that is created for a fleet with this spec.
+pub(super) fn class_objects(config: &FleetsConfig, spec: &FleetSpec) -> DesiredObjects {
+    let class = created_class(spec);
+    let objects = class.map(|class| {
+        (
+            ObjectKind::GatewayClass,
+            outer::gateway_class(config, class),
+        )
+    });
+    DesiredObjects {
+        objects: objects.into_iter().collect(),
+        initial_replicas: None,
     }
 }
 

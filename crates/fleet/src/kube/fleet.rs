@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use sesame_model::{FleetId, FleetProblem, FleetState, GatewayOwner};
 
 use super::addresses::{self, RequestedAddresses, Services};
-use super::desired::desired_objects;
+use super::desired::{DesiredObjects, class_objects, class_spec, created_class, desired_objects};
 use super::fingerprint::{self, Fingerprint};
 use super::kind::ObjectKind;
 use super::observed::{Detail, FleetKey, ObservedObject, WorkloadStatus};
@@ -27,20 +27,51 @@ pub(super) struct Fleet {
     pub(super) problems: BTreeMap<ObjectKind, String>,
 }
 
+/// What the objects are for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Subject {
+    /// A fleet.
+    Fleet(FleetId),
+    /// A GatewayClass that fleets share. The spec has only the class, and whether it is managed.
+    Class,
+}
+
+impl Subject {
+    fn objects(&self, config: &FleetsConfig, spec: &FleetSpec) -> DesiredObjects {
+        match self {
+            Self::Fleet(id) => desired_objects(config, id, spec),
+            Self::Class => class_objects(config, spec),
+        }
+    }
+}
+
 /// The desired state. Holds only fingerprints; objects are rebuilt for each write.
 #[derive(Debug)]
 struct DesiredFleet {
-    id: FleetId,
+    subject: Subject,
     spec: Arc<FleetSpec>,
     objects: BTreeMap<ObjectKind, Fingerprint>,
     requested: RequestedAddresses,
 }
 
 impl DesiredFleet {
+    /// The owner of its objects.
+    fn owner(&self) -> Option<&GatewayOwner> {
+        match self.subject {
+            Subject::Fleet(_) => self.spec.request.owner.as_ref(),
+            Subject::Class => None,
+        }
+    }
+
+    /// Whether a watch of this kind observes one of its objects.
+    fn has_watched(&self, kind: ObjectKind) -> bool {
+        self.objects.keys().any(|of| of.watched() == kind)
+    }
+
     /// Whether an object is the Service for addresses inside the cluster, but lacks the requested cluster IP.
     fn lacks_cluster_ip(&self, kind: ObjectKind, observed: &ObservedObject) -> bool {
         match (&observed.detail, self.requested.cluster_ip()) {
-            (Detail::Service(assigned), Some(ip)) if kind == ObjectKind::ClusterService => {
+            (Detail::Addresses(assigned), Some(ip)) if kind == ObjectKind::ClusterService => {
                 assigned.cluster_ip() != Some(ip)
             }
             _ => false,
@@ -80,19 +111,19 @@ impl Fleet {
     pub(super) fn set_desired(
         &mut self,
         config: &FleetsConfig,
-        desired: Option<(FleetId, FleetSpec)>,
+        desired: Option<(Subject, Arc<FleetSpec>)>,
     ) -> bool {
-        let Some((id, spec)) = desired else {
+        let Some((subject, spec)) = desired else {
             self.problems.clear();
             return self.desired.take().is_some();
         };
         if let Some(known) = &self.desired
-            && known.id == id
-            && *known.spec == spec
+            && known.subject == subject
+            && known.spec == spec
         {
             return false;
         }
-        let objects = desired_objects(config, &id, &spec).objects;
+        let objects = subject.objects(config, &spec).objects;
         // Reported again if they persist.
         self.problems.clear();
         self.desired = Some(DesiredFleet {
@@ -101,20 +132,47 @@ impl Fleet {
                 .iter()
                 .map(|(kind, object)| (*kind, fingerprint::of_desired(object)))
                 .collect(),
-            id,
-            spec: Arc::new(spec),
+            subject,
+            spec,
         });
         true
     }
 
-    /// `None` for an orphan.
+    /// `None` for an orphan and for a GatewayClass.
     pub(super) fn id(&self) -> Option<&FleetId> {
-        self.desired.as_ref().map(|desired| &desired.id)
+        match &self.desired.as_ref()?.subject {
+            Subject::Fleet(id) => Some(id),
+            Subject::Class => None,
+        }
+    }
+
+    /// Whether its objects are orphans.
+    pub(super) fn is_orphan(&self) -> bool {
+        self.desired.is_none()
     }
 
     /// The owner of the fleet's objects.
     pub(super) fn owner(&self) -> Option<&GatewayOwner> {
-        self.desired.as_ref()?.spec.request.owner.as_ref()
+        self.desired.as_ref()?.owner()
+    }
+
+    /// Whether Sesame writes the objects.
+    pub(super) fn is_managed(&self) -> bool {
+        let desired = self.desired.as_ref();
+        desired.is_some_and(|desired| desired.spec.parameters.managed != Some(false))
+    }
+
+    /// The GatewayClass that is created for the fleet.
+    pub(super) fn class(&self, config: &FleetsConfig) -> Option<FleetKey> {
+        self.id()?;
+        let class = created_class(&self.desired.as_ref()?.spec)?;
+        Some(FleetKey::of_class(config, class))
+    }
+
+    /// The spec of that GatewayClass.
+    pub(super) fn class_spec(&self, managed: bool) -> Option<FleetSpec> {
+        let class = created_class(&self.desired.as_ref()?.spec)?;
+        Some(class_spec(class.clone(), managed))
     }
 
     /// Whether an object of that kind is desired.
@@ -161,10 +219,10 @@ impl Fleet {
         let Some(desired) = &self.desired else {
             return self.deletions(config, key, |_| true);
         };
-        if desired.spec.parameters.managed == Some(false) {
+        if !self.is_managed() {
             return Vec::new();
         }
-        let owner = desired.spec.request.owner.as_ref();
+        let owner = desired.owner();
         let (mut stale, mut actions) = (Vec::new(), Vec::new());
         for (kind, fingerprint) in &desired.objects {
             match self.observed.get(kind) {
@@ -193,7 +251,7 @@ impl Fleet {
             }
         }
         if !stale.is_empty() {
-            let mut built = desired_objects(config, &desired.id, &desired.spec);
+            let mut built = desired.subject.objects(config, &desired.spec);
             for (kind, fingerprint, uid) in stale {
                 let Some(object) = built.objects.remove(&kind) else {
                     continue;
@@ -217,10 +275,10 @@ impl Fleet {
                 }
             }
         }
-        let keep_service = desired.spec.request.ports.is_empty();
+        let keep_ports = desired.spec.request.ports.is_empty();
         let old_workload_unneeded = self.is_serving();
         actions.extend(self.deletions(config, key, |kind| match kind {
-            ObjectKind::Service | ObjectKind::ClusterService => !keep_service,
+            kind if kind.has_ports() => !keep_ports,
             kind if kind.is_workload() => old_workload_unneeded,
             _ => true,
         }));
@@ -239,7 +297,7 @@ impl Fleet {
             .filter(|(kind, observed)| {
                 !self.is_desired(**kind)
                     && !observed.deleting
-                    && may_delete(config, key, observed)
+                    && may_delete(config, key, **kind, observed)
                     && deletable(**kind)
             })
             .map(|(kind, observed)| Action::Delete {
@@ -311,27 +369,31 @@ impl Fleet {
         None
     }
 
-    /// The fleet's state. `unwatchable` maps each kind that can't be watched, in a namespace or (`None`) in all, to the
-    /// reason.
+    /// The fleet's state; `None` for an orphan and for a GatewayClass. `unwatchable` maps each kind that can't be watched, in
+    /// a namespace or (`None`) in all, to the reason; `class_problem` is why the fleet's GatewayClass can't be written.
     pub(super) fn state(
         &self,
         key: &FleetKey,
         unwatchable: &BTreeMap<(ObjectKind, Option<String>), String>,
+        class_problem: Option<&String>,
     ) -> Option<FleetState> {
+        self.id()?;
         let desired = self.desired.as_ref()?;
-        let owner = desired.spec.request.owner.as_ref();
-        let service = |kind| {
+        let owner = desired.owner();
+        let assigned = |kind| {
             let observed = self.observed.get(&kind)?;
             match &observed.detail {
-                Detail::Service(assigned) if observed.is_ours(owner) => Some(assigned),
+                Detail::Addresses(assigned) if observed.is_ours(owner) => Some(assigned),
                 _ => None,
             }
         };
-        let in_cluster = service(ObjectKind::ClusterService);
+        let in_cluster = assigned(ObjectKind::ClusterService);
         let mut out = FleetState::default();
+        let source = desired.requested.source();
         let services = Services {
-            name: &format!("{}/{}", key.namespace, key.name),
-            service: service(ObjectKind::Service),
+            source: &key.description(source),
+            cluster_service: &key.description(ObjectKind::ClusterService),
+            assigned: assigned(source),
             in_cluster,
             failure: self
                 .problems
@@ -347,7 +409,7 @@ impl Fleet {
         let here = |scope: &Option<String>| scope.as_deref().is_none_or(|s| s == &*key.namespace);
         let unwatchable = unwatchable
             .iter()
-            .find(|((kind, scope), _)| self.is_desired(*kind) && here(scope))
+            .find(|((kind, scope), _)| desired.has_watched(*kind) && here(scope))
             .map(|(_, message)| message);
         let mut problems = self.problems.iter();
         // A failure of this Service affects only requests for addresses inside the cluster.
@@ -360,6 +422,7 @@ impl Fleet {
             .into_iter()
             .chain(
                 unwritten
+                    .or(class_problem)
                     .or(unwatchable)
                     .map(|text| FleetProblem::NoResources(text.clone())),
             )
@@ -374,7 +437,15 @@ impl Fleet {
 }
 
 /// Whether Sesame created the object: it has our labels, and the namespace and name of its owner's fleet.
-fn may_delete(config: &FleetsConfig, key: &FleetKey, observed: &ObservedObject) -> bool {
+fn may_delete(
+    config: &FleetsConfig,
+    key: &FleetKey,
+    kind: ObjectKind,
+    observed: &ObservedObject,
+) -> bool {
+    if kind == ObjectKind::GatewayClass {
+        return observed.labelled;
+    }
     let fleet = match &observed.owner {
         Some(owner) => FleetId::of_gateway(Arc::clone(&key.namespace), owner.name.as_str()),
         None => FleetId::Default,
@@ -385,9 +456,7 @@ fn may_delete(config: &FleetsConfig, key: &FleetKey, observed: &ObservedObject) 
 /// The message for a foreign object with the name of a fleet's object.
 pub(super) fn foreign_message(kind: ObjectKind, key: &FleetKey) -> String {
     format!(
-        "{} {}/{} already exists and was not created by Sesame; delete it so that Sesame can create its own",
-        kind.name(),
-        key.namespace,
-        key.object_name(kind)
+        "{} already exists and was not created by Sesame; delete it so that Sesame can create its own",
+        key.description(kind)
     )
 }

@@ -4,11 +4,12 @@
 //! time, and fleet states. Pure: no clock. The cost of a change doesn't depend on the number of fleets.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use sesame_model::{FleetId, FleetState, GatewayOwner, UpgradeProgress};
 
-use super::fleet::{Action, Fleet, Outcome};
+use super::fleet::{Action, Fleet, Outcome, Subject};
 use super::kind::ObjectKind;
 use super::observed::{FleetKey, ObservedObject};
 use super::spec::{FleetSpec, FleetsConfig};
@@ -36,8 +37,12 @@ pub(super) enum ObjectEvent {
     Changed(ObjectKind, FleetKey, ObservedObject),
     /// An object was deleted.
     Deleted(ObjectKind, FleetKey),
-    /// All objects of a kind, in a namespace or (`None`) in all.
-    Listed(ObjectKind, Option<String>, Vec<(FleetKey, ObservedObject)>),
+    /// All objects of a kind, in a namespace or (`None`) in all. Each has its own kind, with the port if it has one.
+    Listed(
+        ObjectKind,
+        Option<String>,
+        Vec<(FleetKey, ObjectKind, ObservedObject)>,
+    ),
     /// A kind can't be watched, with the reason.
     Unwatchable(ObjectKind, Option<String>, String),
 }
@@ -55,7 +60,10 @@ pub(super) struct Job {
 #[derive(Debug)]
 pub(super) struct Fleets {
     config: FleetsConfig,
+    /// Also the GatewayClasses that fleets share.
     fleets: BTreeMap<FleetKey, FleetEntry>,
+    /// The fleets that use each of these GatewayClasses, and whether they are managed.
+    class_users: BTreeMap<FleetKey, BTreeMap<FleetKey, bool>>,
     /// Fleets to examine now.
     due: BTreeSet<FleetKey>,
     /// Fleets to examine later.
@@ -97,11 +105,15 @@ impl Fleets {
     pub(super) fn new(config: FleetsConfig) -> Self {
         let unlisted = ObjectKind::ALL
             .iter()
-            .flat_map(|kind| scopes(&config).into_iter().map(|scope| (*kind, scope)))
+            .flat_map(|kind| {
+                let scopes = scopes(&config, *kind).into_iter();
+                scopes.map(|scope| (*kind, scope))
+            })
             .collect();
         Self {
             config,
             fleets: BTreeMap::new(),
+            class_users: BTreeMap::new(),
             due: BTreeSet::new(),
             scheduled: BTreeSet::new(),
             unlisted,
@@ -118,23 +130,57 @@ impl Fleets {
     pub(super) fn set_fleet(&mut self, id: FleetId, spec: Option<FleetSpec>) {
         let key = FleetKey::new(&self.config, &id);
         let entry = self.fleets.entry(key.clone()).or_default();
+        let class_before = entry.fleet.class(&self.config);
         if spec.is_none() && entry.fleet.id().is_some() && entry.reported.take().is_some() {
             self.changed_states.insert(id.clone(), None);
         }
-        entry.removed = spec.is_none();
-        let desired = spec.map(|spec| (id, spec));
+        let desired = spec.map(|spec| (Subject::Fleet(id), Arc::new(spec)));
+        self.set_desired(&key, desired);
+        let entry = self.fleets.get(&key);
+        let class = entry.and_then(|entry| entry.fleet.class(&self.config));
+        let managed = entry.is_some_and(|entry| entry.fleet.is_managed());
+        if class_before != class
+            && let Some(before) = class_before
+        {
+            self.set_class(&before, &key, None);
+        }
+        if let Some(class) = class {
+            self.set_class(&class, &key, Some(managed));
+        }
+    }
+
+    fn set_desired(&mut self, key: &FleetKey, desired: Option<(Subject, Arc<FleetSpec>)>) {
+        let entry = self.fleets.entry(key.clone()).or_default();
+        entry.removed = desired.is_none();
         let before = entry.fleet.desired_workload();
         if entry.fleet.set_desired(&self.config, desired) {
             entry.failures = 0;
             entry.not_before = None;
             // While objects are being read, the configuration isn't changed but completed.
             if self.complete && before.is_some() && before != entry.fleet.desired_workload() {
-                self.upgrades.configuration_changed(&key);
+                self.upgrades.configuration_changed(key);
             }
-            self.mark_due(key);
+            self.mark_due(key.clone());
         } else {
-            self.remove_if_empty(&key);
+            self.remove_if_empty(key);
         }
+    }
+
+    /// Sets whether a user of a GatewayClass is managed; `None` removes the user. The class exists while it has users, and is
+    /// written if one of them is managed.
+    fn set_class(&mut self, class: &FleetKey, user: &FleetKey, managed: Option<bool>) {
+        let users = self.class_users.entry(class.clone()).or_default();
+        match managed {
+            Some(managed) => users.insert(user.clone(), managed),
+            None => users.remove(user),
+        };
+        let managed = users.values().any(|managed| *managed);
+        let any = users.keys().next().and_then(|user| self.fleets.get(user));
+        let spec = any.and_then(|user| user.fleet.class_spec(managed));
+        if spec.is_none() {
+            self.class_users.remove(class);
+        }
+        self.set_desired(class, spec.map(|spec| (Subject::Class, Arc::new(spec))));
     }
 
     /// Sets whether this replica leads. Only the leader gets jobs.
@@ -168,25 +214,25 @@ impl Fleets {
             ObjectEvent::Deleted(kind, key) => self.object_deleted(kind, key, now),
             ObjectEvent::Listed(kind, scope, all) => {
                 let recovered = self.unwatchable.remove(&(kind, scope.clone())).is_some();
-                let listed_keys: BTreeSet<FleetKey> =
-                    all.iter().map(|(key, _)| key.clone()).collect();
-                let missing: Vec<FleetKey> = self
-                    .fleets
-                    .iter()
-                    .filter(|(key, entry)| {
-                        entry.fleet.observed.contains_key(&kind)
-                            && !listed_keys.contains(key)
-                            && scope
-                                .as_deref()
-                                .is_none_or(|scope| *key.namespace == *scope)
-                    })
-                    .map(|(key, _)| key.clone())
+                let listed: BTreeSet<(&FleetKey, ObjectKind)> =
+                    all.iter().map(|(key, kind, _)| (key, *kind)).collect();
+                let in_scope = self.fleets.iter().filter(|(key, _)| {
+                    let scope = scope.as_deref();
+                    scope.is_none_or(|scope| *key.namespace == *scope)
+                });
+                let observed = in_scope.flat_map(|(key, entry)| {
+                    let kinds = entry.fleet.observed.keys();
+                    kinds.map(move |kind| (key, *kind))
+                });
+                let missing: Vec<(FleetKey, ObjectKind)> = observed
+                    .filter(|(key, of)| of.watched() == kind && !listed.contains(&(*key, *of)))
+                    .map(|(key, of)| (key.clone(), of))
                     .collect();
-                for key in missing {
-                    self.object_deleted(kind, key, now);
+                for (key, of) in missing {
+                    self.object_deleted(of, key, now);
                 }
-                for (key, observed) in all {
-                    self.object_changed(kind, key, observed);
+                for (key, of, observed) in all {
+                    self.object_changed(of, key, observed);
                 }
                 self.mark_listed(kind, scope);
                 if recovered {
@@ -231,7 +277,7 @@ impl Fleets {
                 continue;
             }
             entry.not_before = None;
-            if entry.fleet.id().is_none() && !entry.removed && !self.complete {
+            if entry.fleet.is_orphan() && !entry.removed && !self.complete {
                 // The fleet may still turn out to be desired.
                 continue;
             }
@@ -407,11 +453,27 @@ impl Fleets {
         if !self.unlisted.is_empty() {
             return;
         }
+        // The users of a GatewayClass report its problems.
+        for user in self
+            .class_users
+            .get(key)
+            .cloned()
+            .unwrap_or_default()
+            .keys()
+        {
+            self.update_state(user);
+        }
+        let class = self
+            .fleets
+            .get(key)
+            .and_then(|entry| entry.fleet.class(&self.config));
+        let class = class.and_then(|class| self.fleets.get(&class));
+        let problem = class.and_then(|class| class.fleet.problems.values().next().cloned());
         let Some(entry) = self.fleets.get_mut(key) else {
             return;
         };
-        let (Some(id), Some(state)) = (entry.fleet.id(), entry.fleet.state(key, &self.unwatchable))
-        else {
+        let state = entry.fleet.state(key, &self.unwatchable, problem.as_ref());
+        let (Some(id), Some(state)) = (entry.fleet.id(), state) else {
             return;
         };
         if entry.reported.as_ref() != Some(&state) {
@@ -468,14 +530,14 @@ fn backoff(failures: u32) -> Duration {
         .min(MAX_BACKOFF)
 }
 
-/// The namespaces in which each kind is watched; `None` means all.
-pub(super) fn scopes(config: &FleetsConfig) -> Vec<Option<String>> {
+/// The namespaces in which a kind is watched; `None` means all.
+pub(super) fn scopes(config: &FleetsConfig, kind: ObjectKind) -> Vec<Option<String>> {
     match &config.namespaces {
-        None => vec![None],
-        Some(namespaces) => {
+        Some(namespaces) if !kind.is_cluster_scoped() => {
             let sorted: BTreeSet<_> = namespaces.iter().cloned().collect();
             sorted.into_iter().map(Some).collect()
         }
+        _ => vec![None],
     }
 }
 

@@ -1,5 +1,7 @@
 //! The kinds of objects that make up a fleet.
 
+use std::borrow::Cow;
+
 use kube::core::{ApiResource, GroupVersionKind};
 
 /// A kind, in write order: an object is written after the objects it refers to.
@@ -14,10 +16,19 @@ pub(super) enum ObjectKind {
     DaemonSet,
     PodDisruptionBudget,
     HorizontalPodAutoscaler,
+    /// A Gateway of another implementation, in front of the Service.
+    Gateway,
+    /// One for each TCP port of that Gateway. `None` stands for all ports, in a watch.
+    TcpRoute(Option<u16>),
+    /// One for each UDP port of that Gateway. `None` stands for all ports, in a watch.
+    UdpRoute(Option<u16>),
+    /// The class of these Gateways, which fleets share.
+    GatewayClass,
 }
 
 impl ObjectKind {
-    pub(super) const ALL: [Self; 8] = [
+    /// All kinds, as they are watched.
+    pub(super) const ALL: [Self; 12] = [
         Self::ServiceAccount,
         Self::ConfigMap,
         Self::Service,
@@ -26,6 +37,10 @@ impl ObjectKind {
         Self::DaemonSet,
         Self::PodDisruptionBudget,
         Self::HorizontalPodAutoscaler,
+        Self::Gateway,
+        Self::TcpRoute(None),
+        Self::UdpRoute(None),
+        Self::GatewayClass,
     ];
 
     pub(super) fn name(self) -> &'static str {
@@ -37,6 +52,10 @@ impl ObjectKind {
             Self::DaemonSet => "DaemonSet",
             Self::PodDisruptionBudget => "PodDisruptionBudget",
             Self::HorizontalPodAutoscaler => "HorizontalPodAutoscaler",
+            Self::Gateway => "Gateway",
+            Self::TcpRoute(_) => "TCPRoute",
+            Self::UdpRoute(_) => "UDPRoute",
+            Self::GatewayClass => "GatewayClass",
         }
     }
 
@@ -46,6 +65,9 @@ impl ObjectKind {
             Self::Deployment | Self::DaemonSet => "apps/v1",
             Self::PodDisruptionBudget => "policy/v1",
             Self::HorizontalPodAutoscaler => "autoscaling/v2",
+            Self::Gateway | Self::TcpRoute(_) | Self::UdpRoute(_) | Self::GatewayClass => {
+                "gateway.networking.k8s.io/v1"
+            }
         }
     }
 
@@ -59,11 +81,54 @@ impl ObjectKind {
     }
 
     /// The suffix appended to the fleet's name in object names of this kind; usually empty.
-    pub(super) fn suffix(self) -> &'static str {
+    pub(super) fn suffix(self) -> Cow<'static, str> {
         match self {
-            Self::ClusterService => "-cluster",
-            _ => "",
+            Self::ClusterService => "-cluster".into(),
+            Self::TcpRoute(Some(port)) => format!("-tcp-{port}").into(),
+            Self::UdpRoute(Some(port)) => format!("-udp-{port}").into(),
+            _ => "".into(),
         }
+    }
+
+    /// The kind with its port, if it has one, and the fleet's name, from the name of an object of this kind.
+    pub(super) fn parse(self, name: &str) -> Option<(Self, &str)> {
+        let port = || name.rsplit_once('-')?.1.parse().ok();
+        let kind = match self {
+            Self::TcpRoute(_) => Self::TcpRoute(Some(port()?)),
+            Self::UdpRoute(_) => Self::UdpRoute(Some(port()?)),
+            other => other,
+        };
+        Some((kind, name.strip_suffix(&*kind.suffix())?))
+    }
+
+    /// The kind as it is watched: without a port.
+    pub(super) fn watched(self) -> Self {
+        match self {
+            Self::TcpRoute(_) => Self::TcpRoute(None),
+            Self::UdpRoute(_) => Self::UdpRoute(None),
+            other => other,
+        }
+    }
+
+    pub(super) fn is_cluster_scoped(self) -> bool {
+        self == Self::GatewayClass
+    }
+
+    /// Whether a CRD that may be missing defines the kind.
+    pub(super) fn is_custom(self) -> bool {
+        self.api_version() == Self::Gateway.api_version()
+    }
+
+    /// Whether the object has the fleet's ports: without ports, it would be invalid.
+    pub(super) fn has_ports(self) -> bool {
+        matches!(
+            self,
+            Self::Service
+                | Self::ClusterService
+                | Self::Gateway
+                | Self::TcpRoute(_)
+                | Self::UdpRoute(_)
+        )
     }
 
     /// Whether objects of this kind run pods.
@@ -93,7 +158,25 @@ mod tests {
                 "apps/v1 daemonsets",
                 "policy/v1 poddisruptionbudgets",
                 "autoscaling/v2 horizontalpodautoscalers",
+                "gateway.networking.k8s.io/v1 gateways",
+                "gateway.networking.k8s.io/v1 tcproutes",
+                "gateway.networking.k8s.io/v1 udproutes",
+                "gateway.networking.k8s.io/v1 gatewayclasses",
             ]
         );
+    }
+
+    #[test]
+    fn names_of_routes_contain_their_ports() {
+        let kind = ObjectKind::TcpRoute(None);
+        let parsed = kind.parse("web-tcp-8-j3-tcp-8080");
+        assert_eq!(
+            parsed,
+            Some((ObjectKind::TcpRoute(Some(8080)), "web-tcp-8-j3"))
+        );
+        assert_eq!(parsed.unwrap().0.watched(), kind);
+        for other in ["web", "web-udp-80", "web-tcp-080", "web-tcp-99999"] {
+            assert_eq!(kind.parse(other), None, "{other}");
+        }
     }
 }

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use sesame_model::FLEET_LABEL;
+
 use super::kind::ObjectKind;
 use super::names;
 use super::spec::{FleetSpec, FleetsConfig};
@@ -13,7 +15,7 @@ pub(super) const SESAME: &str = "sesame";
 /// The instance of Sesame that manages the object.
 pub(super) const INSTANCE: &str = "app.kubernetes.io/instance";
 /// The name of the fleet's objects. Services and workloads select pods by this label.
-pub(super) const FLEET: &str = "projectsesame.io/fleet";
+pub(super) const FLEET: &str = FLEET_LABEL;
 /// Set on the Service for addresses inside the cluster.
 pub(super) const ROUTABILITY: &str = "projectsesame.io/routability";
 /// The Gateway. The Gateway API requires this label on a Gateway's resources.
@@ -59,6 +61,16 @@ pub(super) fn labels(
     let ours = ours.into_iter().chain(of_owner);
     labels.extend(ours.map(|(key, value)| (key.to_owned(), value)));
     labels
+}
+
+/// The labels of a GatewayClass that fleets share.
+pub(super) fn class_labels(config: &FleetsConfig, name: &str) -> BTreeMap<String, String> {
+    let ours = [
+        (MANAGED_BY, SESAME.to_owned()),
+        (INSTANCE, names::label_value(&config.instance)),
+        (FLEET, name.to_owned()),
+    ];
+    ours.map(|(key, value)| (key.to_owned(), value)).into()
 }
 
 /// The selector of a fleet's pods. It depends only on the name, since a Deployment's selector is immutable.

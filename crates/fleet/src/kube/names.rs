@@ -3,7 +3,7 @@
 //! An object's name combines a readable part of the Gateway's name with a hash of the fleet's full name, which makes it
 //! unique. There is only one default fleet, so its name doesn't need a hash, and users can refer to its Service.
 
-use sesame_model::{FleetId, dns_label, name_hash};
+use sesame_model::{CreatedClass, FleetId, dns_label, name_hash};
 
 /// The maximum length of an object's name, in bytes. A Deployment's pod names are 16 bytes longer, and
 /// Kubernetes shouldn't truncate them.
@@ -24,6 +24,13 @@ pub fn object(fleet: &FleetId) -> String {
         FleetId::Unmanaged => &*id,
     };
     dns_label(name, "gateway", &id, MAX_NAME)
+}
+
+/// The name of a GatewayClass that an instance of Sesame creates. It depends on the whole spec, so a changed spec is a new
+/// class: the controller name of a GatewayClass is immutable.
+pub(super) fn gateway_class(instance: &str, class: &CreatedClass) -> String {
+    let id = format!("{instance} {class:?}");
+    dns_label(instance, "sesame", &id, MAX_NAME)
 }
 
 /// The name of the Secret with the certificate of a fleet's Envoys.

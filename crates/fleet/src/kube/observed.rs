@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use kube::core::DynamicObject;
 use serde_json::Value;
-use sesame_model::{FleetId, GatewayOwner};
+use sesame_model::{CreatedClass, FleetId, GatewayOwner};
 
 use super::addresses::AssignedAddresses;
 use super::fingerprint::{self, FIELD_MANAGER, Fingerprint};
@@ -14,7 +14,8 @@ use super::labels;
 use super::names;
 use super::spec::FleetsConfig;
 
-/// The namespace of a fleet's objects, and the name of all except those with a [suffix](ObjectKind::suffix).
+/// The namespace of a fleet's objects, and the name of all except those with a [suffix](ObjectKind::suffix). Without a
+/// namespace, the name of a GatewayClass.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct FleetKey {
     pub(super) namespace: Arc<str>,
@@ -33,9 +34,26 @@ impl FleetKey {
         }
     }
 
+    /// The key of a GatewayClass that fleets share.
+    pub(super) fn of_class(config: &FleetsConfig, class: &CreatedClass) -> Self {
+        Self {
+            namespace: "".into(),
+            name: names::gateway_class(&config.instance, class).into(),
+        }
+    }
+
     /// The name of the fleet's object of this kind.
     pub(super) fn object_name(&self, kind: ObjectKind) -> String {
         format!("{}{}", self.name, kind.suffix())
+    }
+
+    /// The kind, namespace and name of the fleet's object of this kind, for messages.
+    pub(super) fn description(&self, kind: ObjectKind) -> String {
+        let name = self.object_name(kind);
+        match kind.is_cluster_scoped() {
+            true => format!("{} {name}", kind.name()),
+            false => format!("{} {}/{name}", kind.name(), self.namespace),
+        }
     }
 }
 
@@ -67,7 +85,8 @@ pub(super) struct Owner {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Detail {
     None,
-    Service(AssignedAddresses),
+    /// Of a Service or a Gateway.
+    Addresses(AssignedAddresses),
     Workload(WorkloadStatus),
 }
 
@@ -105,16 +124,20 @@ impl WorkloadStatus {
 }
 
 impl ObservedObject {
-    /// Reads an object and its key; `None` if it has no name or namespace.
+    /// Reads an object with its fleet and its kind, including the port; `None` if it has no valid name or no namespace.
     pub(super) fn read(
         kind: ObjectKind,
         object: DynamicObject,
         config: &FleetsConfig,
-    ) -> Option<(FleetKey, Self)> {
-        let name = object.metadata.name.as_deref()?;
+    ) -> Option<(FleetKey, ObjectKind, Self)> {
+        let (kind, name) = kind.parse(object.metadata.name.as_deref()?)?;
+        let namespace = match kind.is_cluster_scoped() {
+            true => "",
+            false => object.metadata.namespace.as_deref()?,
+        };
         let key = FleetKey {
-            namespace: object.metadata.namespace.as_deref()?.into(),
-            name: name.strip_suffix(kind.suffix())?.into(),
+            namespace: namespace.into(),
+            name: name.into(),
         };
         let managed = object
             .metadata
@@ -159,7 +182,7 @@ impl ObservedObject {
             labelled,
             detail: detail(kind, &object, managed.as_ref(), config),
         };
-        Some((key, observed))
+        Some((key, kind, observed))
     }
 
     /// Whether this is an earlier version of the same object. Responses and watch events can arrive out of order.
@@ -204,8 +227,9 @@ fn detail(
     let current_release = release.as_str() == Some(&*config.release);
     match kind {
         ObjectKind::Service | ObjectKind::ClusterService => {
-            Detail::Service(AssignedAddresses::of(object))
+            Detail::Addresses(AssignedAddresses::of(object))
         }
+        ObjectKind::Gateway => Detail::Addresses(AssignedAddresses::of_gateway(object)),
         ObjectKind::Deployment => Detail::Workload(WorkloadStatus {
             available: number("/status/availableReplicas").unwrap_or(0),
             replicas: number("/spec/replicas"),

@@ -142,7 +142,7 @@ async fn run(
     // Dropping this future aborts all watches and jobs.
     let mut watching = JoinSet::new();
     for kind in ObjectKind::ALL {
-        for scope in scopes(&config) {
+        for scope in scopes(&config, kind) {
             let (client, config, events) = (
                 client.clone(),
                 FleetsConfig::clone(&config),

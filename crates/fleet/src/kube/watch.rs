@@ -27,6 +27,9 @@ const REPORT_AFTER_REFUSALS: u32 = 4;
 /// The delay before a relist.
 const RELIST_DELAY: Duration = Duration::from_secs(2);
 
+/// The delay before a relist of a kind whose CRD isn't installed.
+const ABSENT_DELAY: Duration = Duration::from_secs(30);
+
 /// The retry delays of a failing watch. They are short, since they delay the first events after an outage.
 pub(super) fn watch_backoff() -> ExponentialBackoff {
     ExponentialBuilder::new()
@@ -46,12 +49,26 @@ pub(super) async fn watch(
 ) {
     let mut refusals = 0;
     // A refused watch doesn't yield an event when it resumes: only a new list shows that the kind is readable again.
-    while watch_once(&client, &config, kind, &scope, &sender, &mut refusals).await {
-        tokio::time::sleep(RELIST_DELAY).await;
+    loop {
+        match watch_once(&client, &config, kind, &scope, &sender, &mut refusals).await {
+            Ended::Refused => tokio::time::sleep(RELIST_DELAY).await,
+            Ended::Absent => tokio::time::sleep(ABSENT_DELAY).await,
+            Ended::Closed => return,
+        }
     }
 }
 
-/// Watches until the watch is refused (true) or the receiver is dropped (false).
+/// Why a watch has ended.
+enum Ended {
+    /// It was refused.
+    Refused,
+    /// The API server doesn't have the kind.
+    Absent,
+    /// The receiver is dropped.
+    Closed,
+}
+
+/// Watches until the watch is refused or the receiver is dropped.
 async fn watch_once(
     client: &Client,
     config: &FleetsConfig,
@@ -59,7 +76,7 @@ async fn watch_once(
     scope: &Option<String>,
     sender: &mpsc::Sender<ObjectEvent>,
     refusals: &mut u32,
-) -> bool {
+) -> Ended {
     let resource = kind.resource();
     let api: Api<DynamicObject> = match scope {
         None => Api::all_with(client.clone(), &resource),
@@ -71,7 +88,7 @@ async fn watch_once(
     let mut listing = Vec::new();
     let mut logged = None;
     while let Some(event) = events.next().await {
-        let mut relist = false;
+        let mut ended = None;
         let event = match event {
             Ok(Event::Init) => {
                 listing.clear();
@@ -88,18 +105,25 @@ async fn watch_once(
                 Some(ObjectEvent::Listed(kind, scope.clone(), all))
             }
             Ok(Event::Apply(object)) => ObservedObject::read(kind, object, config)
-                .map(|(key, observed)| ObjectEvent::Changed(kind, key, observed)),
+                .map(|(key, kind, observed)| ObjectEvent::Changed(kind, key, observed)),
             Ok(Event::Delete(object)) => ObservedObject::read(kind, object, config)
-                .map(|(key, _)| ObjectEvent::Deleted(kind, key)),
+                .map(|(key, kind, _)| ObjectEvent::Deleted(kind, key)),
             Err(error) => {
                 let message = error.to_string();
-                if logged.as_ref() != Some(&message) {
+                let absent = kind.is_custom() && is_absent(&error);
+                if absent {
+                    tracing::debug!(kind = kind.name(), "the CRD is not installed");
+                } else if logged.as_ref() != Some(&message) {
                     tracing::warn!(kind = kind.name(), "cannot watch: {message}");
                     logged = Some(message);
                 }
                 let reason = unwatchable_reason(&error);
                 *refusals += u32::from(reason.is_some());
-                relist = reason.is_some() && matches!(error, watcher::Error::WatchStartFailed(_));
+                if absent && *refusals >= REPORT_AFTER_REFUSALS {
+                    ended = Some(Ended::Absent);
+                } else if reason.is_some() && matches!(error, watcher::Error::WatchStartFailed(_)) {
+                    ended = Some(Ended::Refused);
+                }
                 reason
                     .filter(|_| *refusals >= REPORT_AFTER_REFUSALS)
                     .map(|reason| {
@@ -112,14 +136,24 @@ async fn watch_once(
         if let Some(event) = event
             && sender.send(event).await.is_err()
         {
-            return false;
+            return Ended::Closed;
         }
-        if relist {
-            return true;
+        if let Some(ended) = ended {
+            return ended;
         }
     }
     // A watcher's stream doesn't end.
-    true
+    Ended::Refused
+}
+
+/// Whether the API server doesn't have the kind.
+fn is_absent(error: &watcher::Error) -> bool {
+    let (watcher::Error::InitialListFailed(kube::Error::Api(status))
+    | watcher::Error::WatchStartFailed(kube::Error::Api(status))) = error
+    else {
+        return false;
+    };
+    status.code == 404
 }
 
 /// Why a kind can't be watched; `None` for transient errors.

@@ -291,14 +291,18 @@ impl Fixture {
     }
 
     pub(crate) async fn until_gone(&self, kind: &str) {
+        self.until_named_gone(kind, &self.name()).await;
+    }
+
+    pub(crate) async fn until_named_gone(&self, kind: &str, name: &str) {
         let search = async {
-            while self.get(kind).await.is_some() {
+            while self.get_named(kind, name).await.is_some() {
                 sleep(POLL_INTERVAL).await;
             }
         };
         timeout(TIMEOUT, search)
             .await
-            .unwrap_or_else(|_| panic!("{kind} still exists"));
+            .unwrap_or_else(|_| panic!("{kind} {name} still exists"));
     }
 
     pub(crate) async fn all_gone(&self) {
@@ -340,7 +344,11 @@ impl Fixture {
     }
 
     fn api(&self, kind: &str) -> Api<DynamicObject> {
-        Api::namespaced_with(self.client.clone(), &self.namespace, &resource(kind))
+        let (client, resource) = (self.client.clone(), resource(kind));
+        match kind {
+            "GatewayClass" => Api::all_with(client, &resource),
+            _ => Api::namespaced_with(client, &self.namespace, &resource),
+        }
     }
 }
 
@@ -349,6 +357,7 @@ fn resource(kind: &str) -> ApiResource {
         "Deployment" | "DaemonSet" => ("apps", "v1"),
         "PodDisruptionBudget" => ("policy", "v1"),
         "HorizontalPodAutoscaler" => ("autoscaling", "v2"),
+        "Gateway" | "GatewayClass" | "TCPRoute" | "UDPRoute" => ("gateway.networking.k8s.io", "v1"),
         "ClusterRole" | "ClusterRoleBinding" => ("rbac.authorization.k8s.io", "v1"),
         _ => ("", "v1"),
     };

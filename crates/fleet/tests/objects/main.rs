@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 mod fixture;
+mod outer;
 mod pod_services;
 
 use std::collections::BTreeMap;
@@ -9,7 +10,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 use sesame_model::{
     AddressRequest, AddressValue, Autoscaling, FleetAddress, FleetProblem, FleetState, Port,
-    Routability, ServiceType, Workload,
+    Publishing, Routability, Workload,
 };
 
 use crate::fixture::{Fixture, all_parameters, spec};
@@ -342,7 +343,7 @@ async fn addresses_come_from_the_load_balancer() {
 async fn cluster_ips_need_no_load_balancer() {
     let mut fixture = Fixture::new("inside").await;
     let mut desired = spec();
-    desired.parameters.service_type = Some(ServiceType::ClusterIp);
+    desired.parameters.publishing = Some(Publishing::ClusterIp);
     fixture.set_fleet(Some(desired));
     fixture.lead();
     let state = fixture.until_state(|state| state.problem.is_none()).await;
@@ -356,7 +357,7 @@ async fn a_cluster_ip_can_be_requested_beside_another_address() {
     let mut fixture = Fixture::new("routability").await;
     let requesting = |ip: &str| {
         let mut desired = spec();
-        desired.parameters.service_type = Some(ServiceType::ClusterIp);
+        desired.parameters.publishing = Some(Publishing::ClusterIp);
         let in_cluster = AddressRequest {
             address: AddressValue::Ip(ip.parse().unwrap()),
             routability: Routability::Cluster,

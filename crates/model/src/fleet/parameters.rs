@@ -19,8 +19,10 @@ pub struct FleetParameters {
     pub autoscaling: Option<Autoscaling>,
     /// Whether the fleet has a PodDisruptionBudget.
     pub disruption_budget: Option<bool>,
-    /// The type of the Service.
-    pub service_type: Option<ServiceType>,
+    /// How clients reach the fleet.
+    pub publishing: Option<Publishing>,
+    /// Annotations for the Service if its type is LoadBalancer, for a cloud's load balancer.
+    pub load_balancer_annotations: Option<BTreeMap<String, String>>,
     /// Annotations for the Service only, such as those for a load balancer.
     pub service_annotations: Option<BTreeMap<String, String>>,
     /// The Service's `spec.loadBalancerClass`.
@@ -69,7 +71,10 @@ impl FleetParameters {
             replicas: self.replicas.or(wider.replicas),
             autoscaling: self.autoscaling.or(wider.autoscaling),
             disruption_budget: self.disruption_budget.or(wider.disruption_budget),
-            service_type: self.service_type.or(wider.service_type),
+            publishing: self.publishing.or(wider.publishing),
+            load_balancer_annotations: self
+                .load_balancer_annotations
+                .or(wider.load_balancer_annotations),
             service_annotations: self.service_annotations.or(wider.service_annotations),
             load_balancer_class: self.load_balancer_class.or(wider.load_balancer_class),
             load_balancer_source_ranges: self
@@ -125,16 +130,49 @@ pub enum Autoscaling {
     },
 }
 
-/// The type of a fleet's Service.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ServiceType {
-    /// An address from the cluster's load balancer.
+/// How clients reach a fleet.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Publishing {
+    /// A Service with an address from the cluster's load balancer.
     #[default]
     LoadBalancer,
-    /// A port on every node.
+    /// A Service with a port on every node.
     NodePort,
-    /// An address inside the cluster.
+    /// A Service with an address inside the cluster.
     ClusterIp,
+    /// A Gateway of another implementation, in front of a Service with an address inside the cluster.
+    Gateway(OuterClass),
+}
+
+/// The class of the Gateways in front of fleets. Another Gateway API implementation serves them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OuterClass {
+    /// An existing GatewayClass, by name.
+    Existing(String),
+    /// A GatewayClass that the fleets share and that is created for them.
+    Created(CreatedClass),
+}
+
+/// The spec of a GatewayClass.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CreatedClass {
+    /// The implementation's controller name.
+    pub controller_name: String,
+    /// The object with the implementation's parameters.
+    pub parameters: Option<ClassParameters>,
+}
+
+/// The object with the parameters of a GatewayClass.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClassParameters {
+    /// The API group; empty for the core group.
+    pub group: String,
+    /// The kind.
+    pub kind: String,
+    /// The name.
+    pub name: String,
+    /// The namespace; `None` for a cluster-scoped object.
+    pub namespace: Option<String>,
 }
 
 /// Which Envoys get connections that arrive at a node.
@@ -205,7 +243,8 @@ mod tests {
                 cpu_percent: 80,
             }),
             disruption_budget: Some(true),
-            service_type: Some(ServiceType::NodePort),
+            publishing: Some(Publishing::NodePort),
+            load_balancer_annotations: Some(BTreeMap::new()),
             service_annotations: Some(BTreeMap::from([("a".to_owned(), "b".to_owned())])),
             load_balancer_class: Some("lb".to_owned()),
             load_balancer_source_ranges: Some(vec!["192.0.2.0/24".to_owned()]),

@@ -6,6 +6,9 @@ use std::sync::Arc;
 use super::FleetParameters;
 use crate::Port;
 
+/// The label with the name of a fleet, on its objects in a cluster.
+pub const FLEET_LABEL: &str = "projectsesame.io/fleet";
+
 /// A fleet that should exist.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FleetRequest {

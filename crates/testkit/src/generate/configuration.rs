@@ -25,7 +25,14 @@ pub(super) fn configuration() -> Json {
             may(0.5, any_of(&["NodePortService", "ClusterIPService"])),
         ),
         ("loadBalancerSourceRanges", may(0.2, ranges())),
+        (
+            "loadBalancer",
+            may(0.2, just(json!({"provider": {"type": "AWS"}}))),
+        ),
     ]);
+    let outer = any_of(&["c1", "sesame"])
+        .prop_map(|class| json!({"type": "Gateway", "gateway": {"className": class}}));
+    let publishing = prop_oneof![3 => publishing, 1 => outer].boxed();
     let envoy = record(vec![
         ("managed", may(0.3, boolean())),
         ("replicas", may(0.5, any_number(&[1, 3]))),

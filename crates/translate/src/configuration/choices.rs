@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use sesame_api::{GatewayChoice, GatewayChoices};
-use sesame_model::{Autoscaling, FleetParameters};
+use sesame_model::{Autoscaling, FleetParameters, OuterClass, Publishing};
 
 use super::{FleetSettings, envoy};
 use crate::problem::FieldError;
@@ -87,7 +87,8 @@ impl Choices {
             replicas,
             autoscaling,
             disruption_budget,
-            service_type,
+            publishing,
+            load_balancer_annotations,
             service_annotations,
             service_account_annotations,
             load_balancer_class,
@@ -116,12 +117,21 @@ impl Choices {
                 "serviceAccountAnnotations",
             ),
             (*choices != Self::default(), "gatewayChoices"),
+            // GatewayClasses are cluster-scoped, and their parameters can be in any namespace.
+            (
+                matches!(
+                    publishing,
+                    Some(Publishing::Gateway(OuterClass::Created(_)))
+                ),
+                "networkPublishing.gateway.controllerName",
+            ),
         ] {
             if set {
                 errors.push(error(field, "Gateways can't set it"));
             }
         }
-        let publishing = service_type.is_some()
+        let published = publishing.is_some()
+            || load_balancer_annotations.is_some()
             || service_annotations.is_some()
             || load_balancer_class.is_some()
             || load_balancer_source_ranges.is_some()
@@ -134,7 +144,7 @@ impl Choices {
             (replicas.is_some(), GatewayChoice::Replicas),
             (autoscaled, GatewayChoice::Autoscaling),
             (disruption_budget.is_some(), GatewayChoice::DisruptionBudget),
-            (publishing, GatewayChoice::NetworkPublishing),
+            (published, GatewayChoice::NetworkPublishing),
             (
                 resources.iter().any(|amount| amount.is_some()),
                 GatewayChoice::Resources,
@@ -159,11 +169,14 @@ impl Choices {
             }
         }
         self.check_amounts(parameters, &mut errors);
-        let annotations = service_annotations.iter().flatten();
-        errors.extend(self.annotations(
-            "envoy.networkPublishing.annotations",
-            annotations.map(|(key, _)| key),
-        ));
+        for (annotations, field) in [
+            (service_annotations, "annotations"),
+            (load_balancer_annotations, "loadBalancer"),
+        ] {
+            let keys = annotations.iter().flatten().map(|(key, _)| key);
+            let field = format!("envoy.networkPublishing.{field}");
+            errors.extend(self.annotations(&field, keys));
+        }
         match errors.is_empty() {
             true => Ok(()),
             false => Err(errors),

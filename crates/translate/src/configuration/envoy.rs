@@ -5,15 +5,13 @@ use std::sync::Arc;
 
 use sesame_api::{
     Duration, EnvoyConfiguration, EnvoyLogLevel, EnvoyResources, EnvoyToleration, EnvoyWorkload,
-    ExternalTrafficPolicy, NetworkPublishingType, ResourceAmounts, TolerationEffect,
-    TolerationOperator,
+    ExternalTrafficPolicy, ResourceAmounts, TolerationEffect, TolerationOperator,
 };
 use sesame_model::{
-    Autoscaling, FleetLogLevel, FleetParameters, ServiceType, TaintEffect, Toleration,
-    TrafficPolicy, Workload,
+    Autoscaling, FleetLogLevel, FleetParameters, TaintEffect, Toleration, TrafficPolicy, Workload,
 };
 
-use super::quantity;
+use super::{publishing, quantity};
 use crate::problem::FieldError;
 
 /// Reads the parameters for a fleet.
@@ -22,8 +20,8 @@ use crate::problem::FieldError;
 /// All invalid fields.
 pub(crate) fn parameters(envoy: &EnvoyConfiguration) -> Result<FleetParameters, Vec<FieldError>> {
     let mut errors = Vec::new();
-    let publishing = &envoy.network_publishing;
-    let ranges = publishing.load_balancer_source_ranges.as_deref();
+    let network = &envoy.network_publishing;
+    let ranges = network.load_balancer_source_ranges.as_deref();
     for (index, range) in ranges.unwrap_or_default().iter().enumerate() {
         if !is_cidr(range) {
             errors.push(FieldError::new(
@@ -32,6 +30,9 @@ pub(crate) fn parameters(envoy: &EnvoyConfiguration) -> Result<FleetParameters, 
             ));
         }
     }
+    let load_balancer = network.load_balancer.as_ref();
+    let load_balancer_annotations =
+        load_balancer.map(|balancer| publishing::annotations(balancer, &mut errors));
     let amounts = Amounts::read(&envoy.resources, &mut errors);
     let autoscaling = match (&envoy.autoscaling, envoy.replicas) {
         (Some(limits), _) => Some(Autoscaling::Between {
@@ -52,14 +53,12 @@ pub(crate) fn parameters(envoy: &EnvoyConfiguration) -> Result<FleetParameters, 
         replicas: envoy.replicas,
         autoscaling,
         disruption_budget: envoy.disruption_budget,
-        service_type: publishing.type_.as_ref().map(service_type),
-        service_annotations: publishing.annotations.clone(),
-        load_balancer_class: text(publishing.load_balancer_class.as_ref()),
+        publishing: publishing::publishing(network),
+        load_balancer_annotations,
+        service_annotations: network.annotations.clone(),
+        load_balancer_class: text(network.load_balancer_class.as_ref()),
         load_balancer_source_ranges: texts(ranges),
-        external_traffic_policy: publishing
-            .external_traffic_policy
-            .as_ref()
-            .map(traffic_policy),
+        external_traffic_policy: network.external_traffic_policy.as_ref().map(traffic_policy),
         image: text(envoy.image.as_ref()),
         service_account_annotations: envoy.service_account_annotations.clone(),
         image_pull_secrets: texts(envoy.image_pull_secrets.as_deref()),
@@ -142,7 +141,7 @@ pub(super) fn amounts(
     )
 }
 
-fn text(text: Option<&Arc<str>>) -> Option<String> {
+pub(super) fn text(text: Option<&Arc<str>>) -> Option<String> {
     text.map(|text| text.as_ref().to_owned())
 }
 
@@ -175,16 +174,6 @@ fn workload(workload: &EnvoyWorkload) -> Workload {
     match workload {
         EnvoyWorkload::DaemonSet => Workload::DaemonSet,
         EnvoyWorkload::Deployment | EnvoyWorkload::Other(_) => Workload::Deployment,
-    }
-}
-
-fn service_type(type_: &NetworkPublishingType) -> ServiceType {
-    match type_ {
-        NetworkPublishingType::NodePortService => ServiceType::NodePort,
-        NetworkPublishingType::ClusterIpService => ServiceType::ClusterIp,
-        NetworkPublishingType::LoadBalancerService | NetworkPublishingType::Other(_) => {
-            ServiceType::LoadBalancer
-        }
     }
 }
 

@@ -12,7 +12,7 @@ use sesame_api::{
 };
 use sesame_engine::{Builder, Reader, Table};
 
-use super::{FleetSettings, KEY, parse};
+use super::{FleetSettings, KEY, parse, publishing};
 use crate::gateway_api::class::ClassState;
 use crate::inputs::Inputs;
 use crate::problem::{FieldError, Problem, bounded};
@@ -121,28 +121,33 @@ pub(crate) fn of_class(
     look_up(reader, table, field, &key)
 }
 
-/// The settings for a Gateway of the class. `instance` are those in the instance's own configuration.
+/// The settings for a Gateway of the class.
 pub(crate) fn of_gateway(
     reader: &mut Reader<'_>,
     table: Parameters,
-    instance: &FleetSettings,
+    inputs: &Inputs,
     class: &ClassState,
     gateway: &Gateway,
-) -> GatewayParameters {
+) -> Option<GatewayParameters> {
+    let settings = reader.get(inputs.settings, &())?;
     let own = own(reader, table, gateway);
-    match (own, &class.parameters) {
+    Some(match (own, &class.parameters) {
         (Ok(own), Some(wider)) => {
-            let inherited = wider.clone().over(instance.clone());
-            match permitted(gateway, &own, &inherited) {
-                Ok(()) => GatewayParameters {
-                    chosen: Some(own.over(inherited)),
-                    wrong: None,
-                },
-                Err(problem) => GatewayParameters {
-                    chosen: None,
-                    wrong: Some(problem),
-                },
-            }
+            let inherited = wider.clone().over(settings.fleet.clone());
+            let chosen = permitted(gateway, &own, &inherited).and_then(|()| {
+                let chosen = own.over(inherited);
+                let classes = inputs.gateway_classes;
+                let refusal = publishing::refusal(reader, classes, &settings, &chosen.parameters);
+                match refusal.or_else(|| publishing::chain(gateway, &chosen.parameters)) {
+                    Some(error) => Err(invalid(format!("configuration field spec.{error}"))),
+                    None => Ok(chosen),
+                }
+            });
+            let (chosen, wrong) = match chosen {
+                Ok(chosen) => (Some(chosen), None),
+                Err(problem) => (None, Some(problem)),
+            };
+            GatewayParameters { chosen, wrong }
         }
         (Err(problem), _) => GatewayParameters {
             chosen: None,
@@ -158,7 +163,7 @@ pub(crate) fn of_gateway(
                 ),
             )),
         },
-    }
+    })
 }
 
 fn own(

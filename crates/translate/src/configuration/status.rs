@@ -11,7 +11,7 @@ use sesame_api::{
 use sesame_engine::{Builder, Index, Reader, Table};
 use sesame_model::UpgradeProgress;
 
-use super::FleetSettings;
+use super::{FleetSettings, publishing};
 use crate::gateway_api::class;
 use crate::inputs::Inputs;
 use crate::problem::{FieldError, bounded};
@@ -72,7 +72,18 @@ pub(crate) fn statuses(b: &mut Builder, inputs: &Inputs) -> Table<ObjectKey, Obj
             let uses = uses(reader, &inputs, users, &settings, key)?;
             let configuration = reader.get(inputs.configurations, key)?;
             let generation = configuration.meta.generation;
-            let mut status = status(&settings, &configuration.spec, &uses, generation);
+            let spec = &configuration.spec;
+            let (errors, refusal) = match FleetSettings::read(spec) {
+                Ok(own) => {
+                    let classes = inputs.gateway_classes;
+                    (
+                        Vec::new(),
+                        publishing::refusal(reader, classes, &settings, &own.parameters),
+                    )
+                }
+                Err(errors) => (errors, None),
+            };
+            let mut status = status(&settings, spec, &uses, errors, refusal, generation);
             if uses.instance
                 && let Some(progress) = reader.get(inputs.upgrades, &())
             {
@@ -109,13 +120,17 @@ fn uses(
     })
 }
 
+/// The status. `errors` are those in the spec itself; `refusal` depends on other objects, so it affects only the fleets.
 fn status(
     settings: &Settings,
     spec: &ConfigurationSpec,
     uses: &Use,
+    mut errors: Vec<FieldError>,
+    refusal: Option<FieldError>,
     generation: i64,
 ) -> ConditionsStatus {
-    let errors = FleetSettings::read(spec).err().unwrap_or_default();
+    let refused = refusal.is_some();
+    errors.extend(refusal);
     let valid = errors.is_empty();
     let (reason, message) = match valid {
         true => ("Accepted", "The spec is valid."),
@@ -134,6 +149,10 @@ fn status(
         false => Vec::new(),
     };
     let (reason, message): (_, Cow<'static, str>) = match (valid, restart.is_empty()) {
+        (false, _) if refused => (
+            "Invalid",
+            "Not in effect for Envoys: their last valid settings stay in effect. See the Accepted condition.".into(),
+        ),
         (false, _) => (
             "Invalid",
             "Not in effect: the last valid version stays in effect. See the Accepted condition.".into(),

@@ -3,8 +3,8 @@ use std::time::Duration;
 
 use sesame_api::Object;
 use sesame_model::{
-    Autoscaling, FleetLogLevel, FleetParameters, ServiceType, TaintEffect, Toleration,
-    TrafficPolicy, Workload,
+    Autoscaling, ClassParameters, CreatedClass, FleetLogLevel, FleetParameters, OuterClass,
+    Publishing, TaintEffect, Toleration, TrafficPolicy, Workload,
 };
 
 use super::*;
@@ -28,6 +28,7 @@ envoy:
   networkPublishing:
     type: ClusterIPService
     annotations: {example.com/a: b}
+    loadBalancer: {provider: {type: GCP}}
     loadBalancerClass: example.com/lb
     loadBalancerSourceRanges: [192.0.2.0/24, '2001:db8::/32']
     externalTrafficPolicy: Local
@@ -59,7 +60,8 @@ envoy:
             cpu_percent: 80,
         }),
         disruption_budget: Some(true),
-        service_type: Some(ServiceType::ClusterIp),
+        publishing: Some(Publishing::ClusterIp),
+        load_balancer_annotations: Some(BTreeMap::new()),
         service_annotations: Some(BTreeMap::from([("example.com/a".into(), "b".into())])),
         load_balancer_class: Some("example.com/lb".into()),
         load_balancer_source_ranges: Some(vec!["192.0.2.0/24".into(), "2001:db8::/32".into()]),
@@ -142,6 +144,108 @@ fn the_documented_example_has_all_fields() {
     assert!(!sections.contains("None"), "{sections}");
 }
 
+/// The annotations of the Service for a load balancer.
+fn annotations(load_balancer: &str) -> Vec<String> {
+    let text = format!("envoy: {{networkPublishing: {{loadBalancer: {load_balancer}}}}}");
+    let parameters = read(&text).expect(load_balancer);
+    let annotations = parameters.load_balancer_annotations.expect("annotations");
+    let short = |key: &str| key.replace("service.beta.kubernetes.io/", "");
+    annotations
+        .iter()
+        .map(|(key, value)| format!("{}={value}", short(key)))
+        .collect()
+}
+
+#[test]
+fn load_balancers_of_clouds_have_their_annotations() {
+    for (load_balancer, expected) in [
+        (
+            "{provider: {type: AWS}}",
+            &[
+                "aws-load-balancer-scheme=internet-facing",
+                "aws-load-balancer-type=nlb",
+            ][..],
+        ),
+        (
+            "{scope: External, provider: {type: AWS, aws: {type: NLB, allocationIDs: [eipalloc-0a, eipalloc-1b]}}}",
+            &[
+                "aws-load-balancer-eip-allocations=eipalloc-0a,eipalloc-1b",
+                "aws-load-balancer-scheme=internet-facing",
+                "aws-load-balancer-type=nlb",
+            ],
+        ),
+        (
+            "{scope: Internal, provider: {type: AWS, aws: {type: Classic}}}",
+            &[
+                "aws-load-balancer-backend-protocol=tcp",
+                "aws-load-balancer-internal=true",
+                "aws-load-balancer-scheme=internal",
+            ],
+        ),
+        ("{provider: {type: Azure}}", &[]),
+        (
+            "{provider: {type: Azure, azure: {addressIP: 192.0.2.1, resourceGroup: edge}}}",
+            &[
+                "azure-load-balancer-ipv4=192.0.2.1",
+                "azure-load-balancer-resource-group=edge",
+            ],
+        ),
+        (
+            "{scope: Internal, provider: {type: Azure, azure: {addressIP: '2001:DB8::1', subnet: edge}}}",
+            &[
+                "azure-load-balancer-internal=true",
+                "azure-load-balancer-internal-subnet=edge",
+                "azure-load-balancer-ipv6=2001:db8::1",
+            ],
+        ),
+        ("{provider: {type: GCP}}", &[]),
+        (
+            "{scope: Internal, provider: {type: GCP, gcp: {subnet: edge}}}",
+            &[
+                "cloud.google.com/load-balancer-type=Internal",
+                "networking.gke.io/internal-load-balancer-subnet=edge",
+                "networking.gke.io/load-balancer-type=Internal",
+            ],
+        ),
+    ] {
+        assert_eq!(annotations(load_balancer), expected, "{load_balancer}");
+    }
+}
+
+#[test]
+fn the_class_of_an_outer_gateway_exists_or_is_created() {
+    let publishing = |gateway: &str| {
+        let text = format!("envoy: {{networkPublishing: {{type: Gateway, gateway: {gateway}}}}}");
+        read(&text).map(|parameters| parameters.publishing.expect("a type"))
+    };
+    assert_eq!(
+        publishing("{className: outer}"),
+        Ok(Publishing::Gateway(OuterClass::Existing("outer".into())))
+    );
+    let created = |parameters| {
+        Ok(Publishing::Gateway(OuterClass::Created(CreatedClass {
+            controller_name: "example.com/lb".into(),
+            parameters,
+        })))
+    };
+    assert_eq!(
+        publishing("{controllerName: example.com/lb}"),
+        created(None)
+    );
+    let reference = "{group: '', kind: ConfigMap, name: lb, namespace: edge}";
+    assert_eq!(
+        publishing(&format!(
+            "{{controllerName: example.com/lb, parametersRef: {reference}}}"
+        )),
+        created(Some(ClassParameters {
+            group: String::new(),
+            kind: "ConfigMap".into(),
+            name: "lb".into(),
+            namespace: Some("edge".into()),
+        }))
+    );
+}
+
 /// Each message starts with the field.
 #[test]
 fn errors_name_their_field() {
@@ -188,6 +292,22 @@ fn errors_name_their_field() {
         (
             "networkPublishing: {loadBalancerSourceRanges: [192.0.2.0]}",
             "networkPublishing.loadBalancerSourceRanges[0]: expected a range",
+        ),
+        (
+            "networkPublishing: {loadBalancer: {provider: {type: OCI}}}",
+            "networkPublishing.loadBalancer.provider.type: expected one of AWS, Azure, GCP",
+        ),
+        (
+            "networkPublishing: {loadBalancer: {provider: {type: Azure, azure: {addressIP: edge}}}}",
+            "networkPublishing.loadBalancer.provider.azure.addressIP: expected an IP address",
+        ),
+        (
+            "networkPublishing: {type: Gateway}",
+            "networkPublishing: gateway must be set if type is Gateway",
+        ),
+        (
+            "networkPublishing: {type: Gateway, gateway: {}}",
+            "networkPublishing.gateway: exactly one of className and controllerName",
         ),
         (
             "networkPublishing: [LoadBalancer]",
@@ -267,6 +387,10 @@ fn errors_name_their_field() {
         (
             "gateway: {controllerName: sesame}",
             "gateway.controllerName: expected a domain",
+        ),
+        (
+            "{gateway: {controllerName: example.com/a}, envoy: {networkPublishing: {type: Gateway, gateway: {controllerName: example.com/a}}}}",
+            "envoy.networkPublishing.gateway.controllerName must differ",
         ),
         (
             "{envoy: {}, unmanagedEnvoy: {}}",

@@ -82,11 +82,7 @@ pub(super) fn stages(
         b.derive("gateway parameters", inputs.gateways, move |reader, key| {
             let gateway = reader.get(inputs.gateways, key)?;
             let class = reader.get(classes, &class::key(&gateway.spec.gateway_class_name))?;
-            let settings = reader.get(inputs.settings, &())?;
-            let instance = &settings.fleet;
-            Some(references::of_gateway(
-                reader, chosen, instance, &class, &gateway,
-            ))
+            references::of_gateway(reader, chosen, &inputs, &class, &gateway)
         });
     let validating = b.index(
         inputs.gateways,

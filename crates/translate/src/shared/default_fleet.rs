@@ -10,6 +10,7 @@ use sesame_api::{Kind, LoadBalancerIngress, LoadBalancerStatus, ObjectKey};
 use sesame_engine::{Builder, Index, Keys, Reader, Table};
 use sesame_model::{CertificateKey, ClusterKey, FleetAddress, FleetId, FleetRequest, ListenerKey};
 
+use crate::configuration::publishing;
 use crate::http_proxy::extensions::ExtensionState;
 use crate::inputs::Inputs;
 use crate::settings::{INGRESS_CLASS, Settings};
@@ -222,7 +223,7 @@ pub(crate) fn stages<const N: usize>(
     gateways: Table<ObjectKey, AttachPoints>,
     sources: [Contribution; N],
 ) -> DefaultFleet {
-    let settings = inputs.settings;
+    let (settings, classes) = (inputs.settings, inputs.gateway_classes);
     let tls = b.union(
         "tls hosts without gateway",
         sources.map(|source| source.points),
@@ -267,9 +268,11 @@ pub(crate) fn stages<const N: usize>(
         let https = settings.in_cluster() || reader.exists(with_tls, owner);
         let ports = &settings.ingress;
         let ports = [Some(ports.http_port()), https.then_some(ports.https_port())];
+        let parameters = &settings.fleet.parameters;
+        let refusal = publishing::refusal(reader, classes, &settings, parameters);
         let request = FleetRequest {
             ports: ports.into_iter().flatten().collect(),
-            parameters: Some(settings.fleet.parameters.clone()),
+            parameters: refusal.is_none().then(|| parameters.clone()),
             ..FleetRequest::new()
         };
         Some((settings.default_fleet(), request))

@@ -352,3 +352,82 @@ fn the_default_fleet_has_the_configured_ports_and_parameters() {
     assert_eq!(rig.binds().len(), 1);
     assert!(rig.binds()[0].contains("8081"), "{:?}", rig.binds());
 }
+
+/// A Gateway in front of the Envoys would have Envoys with a Gateway in front of them, and so on.
+#[test]
+fn fleets_have_no_gateway_of_the_same_instance_in_front() {
+    let gateway_of = |fields: Value| json!({"type": "Gateway", "gateway": fields});
+    let spec = |publishing: Value| json!({"envoy": {"networkPublishing": publishing}});
+    let published = spec(gateway_of(json!({"className": "edge"})));
+    let (settings, own) = configured(Mode::Managed, with_controller(published));
+    let mut rig = Rig::with(settings);
+    let proxy = json!({
+        "apiVersion": "projectsesame.io/v1", "kind": "HTTPProxy",
+        "metadata": {"name": "a", "namespace": "ns"}, "spec": {"virtualhost": {"fqdn": "a.com"}},
+    });
+    // Without the class, it may be another implementation's.
+    rig.put([own, proxy]);
+    let default = |rig: &Rig| {
+        let request = rig.request(&FleetId::Default).expect("a fleet");
+        request.parameters.clone()
+    };
+    assert!(default(&rig).is_some());
+    assert!(told(&rig, "own", "Programmed").0.starts_with("Programmed/"));
+
+    rig.put([class("edge", 0), gateway("web", "edge", 1)]);
+    assert_eq!(default(&rig), None);
+    let error = "spec.envoy.networkPublishing.gateway.className: this instance of Sesame implements GatewayClass edge; name a \
+                 class of another implementation";
+    let (accepted, errors, _) = told(&rig, "own", "Accepted");
+    assert!(accepted.starts_with("not Accepted/Invalid"), "{accepted}");
+    assert_eq!(errors, [format!("EnvoyInvalidField: {error}")]);
+    let (programmed, ..) = told(&rig, "own", "Programmed");
+    assert!(
+        programmed.contains("Not in effect for Envoys"),
+        "{programmed}"
+    );
+    assert_eq!(
+        said(&rig.gateway("web").conditions, "Accepted"),
+        format!("not Accepted/InvalidParameters: configuration field {error}")
+    );
+
+    let theirs = set(
+        class("edge", 0),
+        "/spec/controllerName",
+        json!("example.com/lb"),
+    );
+    rig.put([theirs]);
+    assert!(default(&rig).is_some());
+
+    // A Gateway that another instance has created.
+    let label = json!({"projectsesame.io/fleet": "web"});
+    rig.put([
+        class("ours", 0),
+        set(gateway("outer", "ours", 1), "/metadata/labels", label),
+    ]);
+    let refused = said(&rig.gateway("outer").conditions, "Accepted");
+    assert!(
+        refused.contains("spec.envoy.networkPublishing.type: type Gateway"),
+        "{refused}"
+    );
+
+    // A class's configuration can name the controller of the instance.
+    let again = gateway_of(json!({"controllerName": "projectsesame.io/gateway-controller"}));
+    let wide = set(
+        reference("SesameConfiguration", "wide"),
+        "/namespace",
+        json!("ns"),
+    );
+    rig.put([
+        set(class("again", 0), "/spec/parametersRef", wide),
+        configuration("wide", spec(again)),
+        gateway("api", "again", 1),
+    ]);
+    let (_, errors, _) = told(&rig, "wide", "Accepted");
+    assert!(
+        errors[0].contains("spec.envoy.networkPublishing.gateway.controllerName: is the"),
+        "{errors:?}"
+    );
+    let said = said(&rig.gateway("api").conditions, "Accepted");
+    assert!(said.contains("gateway.controllerName: is the"), "{said}");
+}

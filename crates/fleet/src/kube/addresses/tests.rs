@@ -12,8 +12,9 @@ fn state(
 ) -> FleetState {
     let mut state = FleetState::default();
     let services = Services {
-        name: "ns/s",
-        service,
+        source: "Service ns/s",
+        assigned: service,
+        cluster_service: "Service ns/s-cluster",
         in_cluster,
         failure: None,
     };
@@ -169,7 +170,7 @@ fn an_invalid_ip_is_not_usable() {
 #[test]
 fn a_cluster_ip_cannot_be_requested() {
     let mut spec = testing::spec("web");
-    spec.parameters.service_type = Some(ServiceType::ClusterIp);
+    spec.parameters.publishing = Some(Publishing::ClusterIp);
     spec.request.addresses = vec![ip("10.0.0.1").into()];
     assert!(matches!(
         problem(&RequestedAddresses::of(&spec), None),
@@ -279,8 +280,9 @@ fn a_missing_cluster_ip_does_not_affect_other_addresses() {
     let outside = load_balancer(json!([{ "ip": "192.0.2.7" }]));
     let mut found = FleetState::default();
     let services = Services {
-        name: "ns/s",
-        service: Some(&outside),
+        source: "Service ns/s",
+        assigned: Some(&outside),
+        cluster_service: "Service ns/s-cluster",
         in_cluster: None,
         failure: Some("the provided IP is not in the valid range"),
     };

@@ -11,8 +11,8 @@ use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use sesame_model::{
-    AddressRequest, AddressValue, FleetLogLevel, FleetParameters, Port, Routability, ServiceType,
-    TaintEffect, Toleration, TrafficPolicy,
+    AddressRequest, AddressValue, ClassParameters, CreatedClass, FleetLogLevel, FleetParameters,
+    OuterClass, Port, Publishing, Routability, TaintEffect, Toleration, TrafficPolicy,
 };
 
 use super::*;
@@ -50,6 +50,10 @@ fn all_parameters() -> FleetSpec {
             cpu_percent: 70,
         }),
         replicas: Some(5),
+        load_balancer_annotations: Some(pairs(&[
+            ("lb.example/speed", "low"),
+            ("lb.example/scope", "internal"),
+        ])),
         service_annotations: Some(pairs(&[("lb.example/speed", "high")])),
         load_balancer_class: Some("example.com/lb".to_owned()),
         load_balancer_source_ranges: Some(vec!["198.51.100.0/24".to_owned()]),
@@ -84,8 +88,10 @@ fn all_parameters() -> FleetSpec {
 fn daemon_set_fleet() -> FleetSpec {
     let mut spec = testing::spec("web");
     spec.parameters.workload = Some(Workload::DaemonSet);
-    spec.parameters.service_type = Some(ServiceType::NodePort);
+    spec.parameters.publishing = Some(Publishing::NodePort);
     // These have no effect on a DaemonSet with a NodePort Service.
+    spec.parameters.load_balancer_annotations =
+        all_parameters().parameters.load_balancer_annotations;
     spec.parameters.replicas = Some(3);
     spec.parameters.load_balancer_class = Some("example.com/lb".to_owned());
     spec.parameters.autoscaling = all_parameters().parameters.autoscaling;
@@ -143,6 +149,49 @@ fn objects_of_a_daemon_set_fleet_match_the_golden_file() {
     assert_golden("daemon-set.json", &daemon_set_fleet());
 }
 
+fn published(class: OuterClass) -> FleetSpec {
+    let mut spec = testing::spec("web");
+    spec.parameters.publishing = Some(Publishing::Gateway(class));
+    spec.request.ports = [Port::tcp(443), Port::udp(443)].into();
+    spec
+}
+
+#[test]
+fn a_gateway_in_front_of_a_fleet_matches_the_golden_file() {
+    let mut spec = published(OuterClass::Existing("outer".to_owned()));
+    spec.request.addresses = vec![
+        AddressValue::Ip([192, 0, 2, 7].into()).into(),
+        AddressValue::Any.into(),
+    ];
+    let mut objects = desired_of(&spec).objects;
+    objects.retain(|kind, _| kind.has_ports());
+    assert_golden_objects("outer-gateway.json", &objects);
+}
+
+#[test]
+fn a_created_class_matches_the_golden_file() {
+    let class = CreatedClass {
+        controller_name: "example.com/lb".to_owned(),
+        parameters: Some(ClassParameters {
+            group: "example.com".to_owned(),
+            kind: "Settings".to_owned(),
+            name: "edge".to_owned(),
+            namespace: Some("infra".to_owned()),
+        }),
+    };
+    let spec = published(OuterClass::Created(class));
+    let objects = class_objects(&testing::config(), &spec).objects;
+    assert_golden_objects("gateway-class.json", &objects);
+    let name = &objects[&ObjectKind::GatewayClass]["metadata"]["name"];
+    let gateway = &desired_of(&spec).objects[&ObjectKind::Gateway];
+    assert_eq!(gateway["spec"]["gatewayClassName"], *name);
+    assert!(
+        class_objects(&testing::config(), &testing::spec("web"))
+            .objects
+            .is_empty()
+    );
+}
+
 /// Checks that the API type has every field that we write.
 fn assert_round_trip<T: DeserializeOwned + Serialize>(object: &Value) {
     let typed: T = serde_json::from_value(object.clone()).unwrap();
@@ -167,6 +216,8 @@ fn every_field_exists_in_the_api_types() {
                 ObjectKind::HorizontalPodAutoscaler => {
                     assert_round_trip::<HorizontalPodAutoscaler>(&object)
                 }
+                // `tests/objects` has their CRDs.
+                kind => assert!(kind.is_custom()),
             }
         }
     }

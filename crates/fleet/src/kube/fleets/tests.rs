@@ -12,6 +12,7 @@ use crate::kube::testing;
 
 mod addresses;
 mod jobs;
+mod outer;
 mod unwatchable;
 mod upgrades;
 
@@ -66,8 +67,8 @@ impl Fixture {
             let all = self
                 .objects
                 .iter()
-                .filter(|((_, of), _)| *of == kind)
-                .map(|((key, _), observed)| (key.clone(), observed.clone()))
+                .filter(|((_, of), _)| of.watched() == kind)
+                .map(|((key, of), observed)| (key.clone(), *of, observed.clone()))
                 .collect();
             self.fleets
                 .handle_event(ObjectEvent::Listed(kind, None, all), self.now);
@@ -112,7 +113,7 @@ impl Fixture {
                     );
                     let observed = self.stored(kind, &object, uid);
                     outcomes.push(Outcome::Applied(kind, fingerprint, observed.clone()));
-                    self.put(job.key.clone(), kind, observed);
+                    self.put_of(job.key.clone(), kind, observed);
                 }
                 Action::Scale(object) => {
                     self.log
@@ -141,7 +142,7 @@ impl Fixture {
             version: self.version.into(),
             fingerprint: fingerprint::of_desired(object),
             deleting: false,
-            owner: Some(Owner {
+            owner: (!owner.is_null()).then(|| Owner {
                 name: text(&owner["name"]),
                 uid: text(&owner["uid"]),
             }),
@@ -152,8 +153,9 @@ impl Fixture {
                     if let Some(ip) = object["spec"].get("clusterIP").cloned() {
                         object["spec"]["clusterIPs"] = json!([ip]);
                     }
-                    Detail::Service(AssignedAddresses::of(&object))
+                    Detail::Addresses(AssignedAddresses::of(&object))
                 }
+                ObjectKind::Gateway => Detail::Addresses(AssignedAddresses::of_gateway(object)),
                 kind if kind.is_workload() => Detail::Workload(WorkloadStatus {
                     available: 0,
                     replicas: object["spec"]["replicas"].as_u64().map(|n| n as u32),
@@ -166,7 +168,11 @@ impl Fixture {
         }
     }
 
-    fn put(&mut self, key: FleetKey, kind: ObjectKind, observed: ObservedObject) {
+    fn put(&mut self, kind: ObjectKind, observed: ObservedObject) {
+        self.put_of(key(), kind, observed);
+    }
+
+    fn put_of(&mut self, key: FleetKey, kind: ObjectKind, observed: ObservedObject) {
         self.objects.insert((key.clone(), kind), observed.clone());
         let event = ObjectEvent::Changed(kind, key, observed);
         self.fleets.handle_event(event, self.now);

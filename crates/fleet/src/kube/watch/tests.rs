@@ -9,7 +9,7 @@ use tokio::net::{TcpListener, TcpStream};
 use super::*;
 use crate::kube::testing;
 
-/// The verbs that are currently refused: `list`, `watch`.
+/// The verbs that are currently refused: `list`, `watch`; `crd` if the kind doesn't exist.
 type Refused = Arc<Mutex<BTreeSet<&'static str>>>;
 
 /// Serves until the runtime is dropped.
@@ -41,7 +41,10 @@ async fn respond(mut stream: TcpStream, refused: Refused) {
         true => "watch",
         false => "list",
     };
-    let (code, body) = if refused.lock().unwrap().contains(verb) {
+    let (code, body) = if refused.lock().unwrap().contains("crd") {
+        let status = r#"{"kind":"Status","apiVersion":"v1","status":"Failure","message":"no kind","reason":"NotFound","code":404}"#;
+        ("404 Not Found", status)
+    } else if refused.lock().unwrap().contains(verb) {
         let status = r#"{"kind":"Status","apiVersion":"v1","status":"Failure","message":"no right","reason":"Forbidden","code":403}"#;
         ("403 Forbidden", status)
     } else if verb == "watch" {
@@ -97,5 +100,22 @@ async fn a_refused_watch_recovers() {
         }
     };
     assert!(is_list(&recovered), "{recovered:?}");
+    task.abort();
+}
+
+/// The cost of a missing CRD is a request now and then.
+#[tokio::test]
+async fn a_missing_crd_is_reported_and_rarely_looked_for() {
+    let refused = Refused::default();
+    refused.lock().unwrap().insert("crd");
+    let client = api_server(refused).await;
+    let (sender, mut events) = mpsc::channel(1);
+    let kind = ObjectKind::TcpRoute(None);
+    let task = tokio::spawn(watch(client, testing::config(), kind, None, sender));
+    let report = events.recv().await;
+    let reported = matches!(&report, Some(ObjectEvent::Unwatchable(_, None, reason)) if reason.contains("no kind"));
+    assert!(reported, "{report:?}");
+    let more = tokio::time::timeout(RELIST_DELAY * 2, events.recv()).await;
+    assert!(more.is_err(), "{more:?}");
     task.abort();
 }

@@ -1,6 +1,6 @@
 //! Services and their addresses.
 
-use sesame_model::{AddressRequest, AddressValue, FleetAddress, Routability, ServiceType};
+use sesame_model::{AddressRequest, AddressValue, FleetAddress, Publishing, Routability};
 
 use super::*;
 
@@ -18,7 +18,7 @@ fn requesting(addresses: &[AddressRequest]) -> FleetSpec {
 }
 
 fn cluster_ip(ip: &str) -> Detail {
-    Detail::Service(AssignedAddresses::of(&json!({
+    Detail::Addresses(AssignedAddresses::of(&json!({
         "spec": { "type": "ClusterIP", "clusterIPs": [ip] },
     })))
 }
@@ -27,7 +27,7 @@ fn cluster_ip(ip: &str) -> Detail {
 fn states_report_addresses_readiness_and_removal() {
     let mut fixture = Fixture::new();
     let mut inside = spec();
-    inside.parameters.service_type = Some(ServiceType::ClusterIp);
+    inside.parameters.publishing = Some(Publishing::ClusterIp);
     fixture.set_fleet(Some(inside));
     fixture.run_jobs();
     let first = fixture.state().unwrap();
@@ -112,7 +112,7 @@ fn a_refused_cluster_ip_affects_no_other_address() {
     fixture.set_fleet(Some(requesting(&requests)));
     fixture.run_jobs();
     fixture.change(ObjectKind::Service, |observed| {
-        observed.detail = Detail::Service(AssignedAddresses::of(&json!({
+        observed.detail = Detail::Addresses(AssignedAddresses::of(&json!({
             "spec": { "type": "LoadBalancer" },
             "status": { "loadBalancer": { "ingress": [{ "ip": "192.0.2.7" }] } },
         })));

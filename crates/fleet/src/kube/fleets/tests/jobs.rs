@@ -39,7 +39,7 @@ fn job_outcomes_do_not_overwrite_newer_watch_events() {
         "status": { "loadBalancer": { "ingress": [{ "ip": "192.0.2.1" }] } },
     });
     fixture.change(ObjectKind::Service, |observed| {
-        observed.detail = Detail::Service(AssignedAddresses::of(&service));
+        observed.detail = Detail::Addresses(AssignedAddresses::of(&service));
     });
     fixture.fleets.done(key, outcomes, fixture.now);
     let addresses = fixture.state().unwrap().addresses;
@@ -159,7 +159,7 @@ fn a_transient_failure_is_reported_only_if_it_lasts() {
     fixture.change(ObjectKind::Service, |observed| {
         let service = json!({ "spec": { "type": "LoadBalancer" },
             "status": { "loadBalancer": { "ingress": [{ "ip": "10.0.0.9" }] } } });
-        observed.detail = Detail::Service(AssignedAddresses::of(&service));
+        observed.detail = Detail::Addresses(AssignedAddresses::of(&service));
     });
     fixture.run_jobs();
     assert_eq!(fixture.state().unwrap().problem, None);
