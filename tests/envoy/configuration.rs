@@ -120,6 +120,78 @@ async fn settings_of_listeners_apply_to_the_default_fleet() {
     becomes("400").await;
 }
 
+#[tokio::test]
+async fn requests_to_the_default_fleet_are_traced() {
+    let (backends, services) = backends(&["a", "otel"]).await;
+    let objects = services
+        + "
+apiVersion: projectsesame.io/v1alpha1
+kind: ExtensionService
+metadata: {name: collector}
+spec: {services: [{name: otel, port: 80}], protocol: h2c}
+---
+apiVersion: projectsesame.io/v1
+kind: HTTPProxy
+metadata: {name: web}
+spec:
+  virtualhost: {fqdn: web.test}
+  routes: [{services: [{name: a, port: 80}]}]
+";
+    let (fleet, folder) = configured("", &objects).await;
+    let request = Request::get("web.test", "/").header("x-user", "me");
+    assert_eq!(request.of(fleet.http).await, "a");
+    assert!(backends[1].spans().is_empty());
+    let tracing = "tracing: {extensionService: {namespace: default, name: collector}, maxPathTagLength: 4, \
+                   customTags: [{tagName: user, requestHeaderName: X-User}, {tagName: env, literal: 5%}]}";
+    folder.replace(FILE, &configuration(tracing));
+    eventually("requests are traced", async || {
+        request.of(fleet.http).await;
+        ensure!(!backends[1].spans().is_empty(), "no spans");
+        Ok(())
+    })
+    .await;
+    let long = Request::get("web.test", "/long").header("x-user", "you");
+    assert_eq!(long.of(fleet.http).await, "a");
+    eventually("the span has the settings", async || {
+        let spans = backends[1].spans();
+        let mut spans = spans.iter();
+        let span = spans.find(|span| {
+            span.attributes
+                .get("user")
+                .is_some_and(|user| user == "you")
+        });
+        let span = span.context("no span")?;
+        let attribute = |name: &str| span.attributes.get(name).map(String::as_str);
+        ensure!(attribute("env") == Some("5%"), "{span:?}");
+        ensure!(
+            attribute("http.url") == Some("http://web.test/lon"),
+            "{span:?}"
+        );
+        ensure!(attribute("k8s.pod.name").is_none(), "{span:?}");
+        ensure!(span.service == "sesame", "{span:?}");
+        Ok(())
+    })
+    .await;
+    let missing = tracing.replace("collector", "missing");
+    folder.replace(FILE, &configuration(&missing));
+    eventually("the status reports the missing collector", async || {
+        let status = fleet.sesame.status("SesameConfiguration", "sesame").await?;
+        let programmed = &status["conditions"][1];
+        let message = programmed["errors"][0]["message"]
+            .as_str()
+            .unwrap_or_default();
+        let expected =
+            "spec.tracing.extensionService: ExtensionService default/missing does not exist";
+        ensure!(
+            programmed["reason"] == "Unresolved" && message == expected,
+            "{status}"
+        );
+        Ok(())
+    })
+    .await;
+    assert_eq!(request.of(fleet.http).await, "a");
+}
+
 /// Two free ports on an address, starting 1,000 above the offset.
 fn free_ports(ip: IpAddr, offset: u16) -> [SocketAddr; 2] {
     let ports = (offset + 1000..).map(|port| SocketAddr::new(ip, port));
@@ -232,17 +304,32 @@ const FIELDS: &[(&str, &str)] = &[
         "httpProxy: {fallbackCertificate: {name: web}}",
     ),
     (
-        "rateLimitService: {extensionService: {namespace: a, name: b}, domain: a, failOpen: true, \
+        "rateLimitService: {extensionService: {namespace: default, name: called}, domain: a, failOpen: true, \
          enableXRateLimitHeaders: true, enableResourceExhaustedCode: true}",
         "rateLimitService: {domain: a}",
     ),
+    (
+        "tracing: {extensionService: {namespace: default, name: called}, serviceName: a, overallSampling: '5', \
+         includePodDetail: false, maxPathTagLength: 9, customTags: [{tagName: a, literal: b}]}",
+        "tracing: {extensionService: {namespace: default, name: called}, overallSampling: '101'}",
+    ),
 ];
+
+/// The ExtensionService that they refer to.
+const EXTENSION: &str = "
+apiVersion: projectsesame.io/v1alpha1
+kind: ExtensionService
+metadata: {name: called}
+spec: {services: [{name: a, port: 80}], protocol: h2c}
+---
+";
 
 #[tokio::test]
 async fn valid_and_invalid_changes_of_every_field_fail_no_request() {
     let identity = Identity::self_signed(&["web.test"]).expect("a certificate");
     let (_backends, services) = backends(&["a"]).await;
-    let (fleet, folder) = configured("", &(services + &proxy(&identity))).await;
+    let objects = services + EXTENSION + &proxy(&identity);
+    let (fleet, folder) = configured("", &objects).await;
     let request = Request::get("web.test", "/plain");
     becomes(fleet.http, "web.test", "/plain", "a").await;
     let stop = Arc::new(AtomicBool::new(false));

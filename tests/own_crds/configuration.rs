@@ -220,5 +220,36 @@ pub(crate) fn samples() -> Vec<Sample> {
             json!(""),
             Some("spec.rateLimitService.domain"),
         ),
+        configuration(
+            "/spec/tracing/extensionService",
+            Value::Null,
+            Some("spec.tracing.extensionService"),
+        ),
+        configuration("/spec/tracing/overallSampling", json!("100.0"), None),
+        configuration(
+            "/spec/tracing/overallSampling",
+            json!("100.5"),
+            Some("spec.tracing.overallSampling"),
+        ),
+        configuration(
+            "/spec/tracing/maxPathTagLength",
+            json!(0),
+            Some("spec.tracing.maxPathTagLength"),
+        ),
+        configuration(
+            "/spec/tracing/customTags/0/requestHeaderName",
+            json!("x-env"),
+            Some("spec.tracing.customTags[0]"),
+        ),
+        configuration(
+            "/spec/tracing/customTags/1/requestHeaderName",
+            json!("x user"),
+            Some("spec.tracing.customTags[1].requestHeaderName"),
+        ),
+        configuration(
+            "/spec/tracing/customTags/1/tagName",
+            json!("env"),
+            Some("spec.tracing.customTags[1]"),
+        ),
     ]
 }

@@ -6,6 +6,7 @@
 mod envoy;
 mod gateway_choices;
 mod listeners;
+mod tracing;
 
 use std::sync::Arc;
 
@@ -31,6 +32,7 @@ pub use self::listeners::{
     EscapedSlashesAction, HeadersWithUnderscores, ListenersAccessLog, ListenersConfiguration,
     ListenersLimits, ListenersPaths, ListenersTimeouts, ListenersTls, ListenersTlsVersion,
 };
+pub use self::tracing::{CustomTag, TracingConfiguration};
 
 /// Configures a Sesame instance and its Envoys. GatewayClasses and Gateways may refer to a SesameConfiguration of their
 /// own for their Envoys.
@@ -91,6 +93,9 @@ pub struct ConfigurationSpec {
     /// The service that enforces the global rate limits of HTTPProxies. Without this section, such limits are errors.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_limit_service: Option<RateLimitServiceConfiguration>,
+    /// Tracing of requests, for all Envoys of the instance.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tracing: Option<Box<TracingConfiguration>>,
 }
 
 impl ConfigurationSpec {

@@ -10,6 +10,8 @@ mod listeners;
 mod quantity;
 pub mod references;
 mod status;
+mod tracing;
+mod unresolved;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -27,6 +29,7 @@ use crate::settings::{
 
 pub(crate) use self::fleets::listener_settings;
 pub(crate) use self::status::statuses;
+pub(crate) use self::tracing::{TracingSources, collector, tracing};
 
 /// The ConfigMap key that holds a document: the `spec` of a SesameConfiguration, as YAML or JSON.
 pub const KEY: &str = "configuration.yaml";
@@ -124,6 +127,7 @@ pub fn settings(
         mode,
         ingress: ingress(spec),
         fleet: FleetSettings::read(spec)?,
+        tracing: spec.tracing.as_deref().map(tracing::settings),
         configuration: Some(configuration.meta.namespaced_name()),
         unmanaged_envoy: match started.configuration {
             Some(_) => started.unmanaged_envoy.clone(),

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use sesame_api::{DefaultPorts, GatewayClass, NamespacedName, UnmanagedEnvoy};
-use sesame_model::{FleetId, Port};
+use sesame_model::{FleetId, PartsPerMillion, Port, SpanAttribute};
 
 use crate::configuration::FleetSettings;
 
@@ -31,6 +31,8 @@ pub struct Settings {
     pub ingress: IngressSettings,
     /// The settings of all fleets, which GatewayClasses and Gateways may override.
     pub fleet: FleetSettings,
+    /// How requests are traced, except those to Gateways with a valid policy of their own; `None` if they aren't.
+    pub tracing: Option<TracingSettings>,
     /// The SesameConfiguration that these settings come from, if any.
     pub configuration: Option<NamespacedName>,
     /// Where clients reach unmanaged Envoys, as read from that configuration at startup.
@@ -69,6 +71,21 @@ pub struct RateLimitSettings {
     pub headers: bool,
     /// Whether rejected gRPC calls get `RESOURCE_EXHAUSTED` instead of `UNAVAILABLE`.
     pub resource_exhausted: bool,
+}
+
+/// How requests are traced.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TracingSettings {
+    /// The ExtensionService of the collector.
+    pub collector: NamespacedName,
+    /// The share of requests that are traced.
+    pub rate: PartsPerMillion,
+    /// The service name in spans; `None` for the fleet's name.
+    pub service: Option<Arc<str>>,
+    /// The maximum length of the URL's path in spans, in bytes; `None` for Envoy's default.
+    pub max_path: Option<u32>,
+    /// Additional attributes of spans, with unique names.
+    pub attributes: Vec<SpanAttribute>,
 }
 
 impl IngressSettings {
@@ -125,6 +142,7 @@ impl Settings {
             mode,
             ingress: IngressSettings::default(),
             fleet: FleetSettings::default(),
+            tracing: None,
             configuration: None,
             unmanaged_envoy: None,
             ipv6: true,

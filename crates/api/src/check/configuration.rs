@@ -4,11 +4,11 @@
 use std::sync::Arc;
 
 use crate::configuration::{
-    ConfigurationSpec, DefaultPorts, EnvoyAutoscaling, EnvoyConfiguration, EnvoyLogLevel,
-    EnvoyToleration, EnvoyWorkload, ExternalTrafficPolicy, GatewayChoice, GatewayChoices,
-    GatewayConfiguration, HttpProxyConfiguration, IngressConfiguration, NetworkPublishing,
-    NetworkPublishingType, ObjectName, RateLimitServiceConfiguration, ResourceAmounts,
-    TolerationEffect, TolerationOperator, UnmanagedEnvoy,
+    ConfigurationSpec, CustomTag, DefaultPorts, EnvoyAutoscaling, EnvoyConfiguration,
+    EnvoyLogLevel, EnvoyToleration, EnvoyWorkload, ExternalTrafficPolicy, GatewayChoice,
+    GatewayChoices, GatewayConfiguration, HttpProxyConfiguration, IngressConfiguration,
+    NetworkPublishing, NetworkPublishingType, ObjectName, RateLimitServiceConfiguration,
+    ResourceAmounts, TolerationEffect, TolerationOperator, TracingConfiguration, UnmanagedEnvoy,
 };
 
 use super::{
@@ -18,6 +18,9 @@ use super::{
 
 /// The maximum number of replicas, and the maximum CPU target in percent.
 const MAX_REPLICAS: u32 = 10_000;
+
+/// The maximum length of a path in spans.
+const MAX_PATH_TAG: u32 = 8192;
 
 pub(crate) fn spec(spec: &ConfigurationSpec) -> Check {
     ensure(
@@ -35,7 +38,8 @@ pub(crate) fn spec(spec: &ConfigurationSpec) -> Check {
         "rateLimitService",
         spec.rate_limit_service.as_ref(),
         rate_limits,
-    )
+    )?;
+    optional("tracing", spec.tracing.as_deref(), tracing)
 }
 
 fn gateway(gateway: &GatewayConfiguration) -> Check {
@@ -87,6 +91,61 @@ fn http_proxy(proxies: &HttpProxyConfiguration) -> Check {
 fn rate_limits(service: &RateLimitServiceConfiguration) -> Check {
     at("extensionService", named(&service.extension_service))?;
     optional("domain", service.domain.as_deref(), object_name)
+}
+
+fn tracing(tracing: &TracingConfiguration) -> Check {
+    at("extensionService", named(&tracing.extension_service))?;
+    optional("serviceName", tracing.service_name.as_deref(), object_name)?;
+    let sampling = tracing.overall_sampling.as_deref();
+    optional("overallSampling", sampling, |text| {
+        let valid = percentage(text).is_some();
+        ensure(
+            valid,
+            "expected a percentage from 0 to 100 with at most four decimals, such as 0.25",
+        )
+    })?;
+    let length = tracing.max_path_tag_length.as_ref();
+    optional("maxPathTagLength", length, |length| {
+        let fits = (1..=MAX_PATH_TAG).contains(length);
+        ensure(fits, &format!("expected a number from 1 to {MAX_PATH_TAG}"))
+    })?;
+    let tags = &tracing.custom_tags;
+    each("customTags", tags, 64, custom_tag)?;
+    unique("customTags", tags, "tagName is a duplicate", |tag| {
+        Some(&tag.tag_name)
+    })
+}
+
+fn custom_tag(tag: &CustomTag) -> Check {
+    at("tagName", object_name(&tag.tag_name))?;
+    let literal = tag.literal.as_deref();
+    optional("literal", literal, |text| text::length(text, 1, 1024))?;
+    let header = tag.request_header_name.as_deref();
+    optional("requestHeaderName", header, |name| {
+        text::length(name, 1, 253)?;
+        let valid = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || b == b'-';
+        ensure(
+            name.bytes().all(valid),
+            "expected letters, digits, dashes and underscores",
+        )
+    })?;
+    ensure(
+        literal.is_some() != header.is_some(),
+        "exactly one of literal and requestHeaderName is required",
+    )
+}
+
+/// A percentage in millionths; `None` if the text isn't one. Expects at most four decimals.
+pub(crate) fn percentage(text: &str) -> Option<u32> {
+    let digits = |text: &str, most: usize| {
+        (1..=most).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_digit())
+    };
+    let (whole, decimals) = text.split_once('.').unwrap_or((text, "0"));
+    if !digits(whole, 3) || !digits(decimals, 4) || (whole.len() == 3 && whole != "100") {
+        return None;
+    }
+    let millionths = format!("{whole}{decimals:0<4}").parse().ok()?;
+    (millionths <= 1_000_000).then_some(millionths)
 }
 
 fn envoy(envoy: &EnvoyConfiguration) -> Check {

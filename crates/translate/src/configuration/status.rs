@@ -11,7 +11,9 @@ use sesame_api::{
 use sesame_engine::{Builder, Index, Reader, Table};
 
 use super::FleetSettings;
+use super::unresolved::unresolved;
 use crate::gateway_api::class;
+use crate::http_proxy::extensions::ExtensionState;
 use crate::inputs::Inputs;
 use crate::problem::{FieldError, bounded};
 use crate::settings::{Mode, Settings};
@@ -34,7 +36,11 @@ struct Use {
 }
 
 /// Declares the statuses.
-pub(crate) fn statuses(b: &mut Builder, inputs: &Inputs) -> Table<ObjectKey, ObjectStatus> {
+pub(crate) fn statuses(
+    b: &mut Builder,
+    inputs: &Inputs,
+    extensions: Table<ObjectKey, ExtensionState>,
+) -> Table<ObjectKey, ObjectStatus> {
     let inputs = *inputs;
     let users = Users {
         classes: b.index(
@@ -71,7 +77,12 @@ pub(crate) fn statuses(b: &mut Builder, inputs: &Inputs) -> Table<ObjectKey, Obj
             let uses = uses(reader, &inputs, users, &settings, key)?;
             let configuration = reader.get(inputs.configurations, key)?;
             let generation = configuration.meta.generation;
-            let status = status(&settings, &configuration.spec, &uses, generation);
+            let spec = &configuration.spec;
+            let unresolved = match uses.instance {
+                true => unresolved(reader, extensions, spec),
+                false => Vec::new(),
+            };
+            let status = status(&settings, spec, &uses, unresolved, generation);
             Some(ObjectStatus::Conditions(Arc::new(status)))
         },
     )
@@ -107,6 +118,7 @@ fn status(
     settings: &Settings,
     spec: &ConfigurationSpec,
     uses: &Use,
+    unresolved: Vec<FieldError>,
     generation: i64,
 ) -> ConditionsStatus {
     let errors = FleetSettings::read(spec).err().unwrap_or_default();
@@ -123,9 +135,9 @@ fn status(
         warnings: entries("Warning", warnings(settings, spec, uses)),
         ..Condition::new(ACCEPTED, valid, reason, message, generation)
     };
-    let restart = match uses.instance && valid {
-        true => restarts(settings, spec),
-        false => Vec::new(),
+    let (restart, unresolved) = match uses.instance && valid {
+        true => (restarts(settings, spec), unresolved),
+        false => (Vec::new(), Vec::new()),
     };
     let (reason, message): (_, Cow<'static, str>) = match (valid, restart.is_empty()) {
         (false, _) => (
@@ -137,10 +149,21 @@ fn status(
             "Part of the spec takes effect only after Sesame restarts; see the errors in this condition."
                 .into(),
         ),
+        (true, true) if !unresolved.is_empty() => (
+            "Unresolved",
+            "Part of the spec isn't in effect, since it refers to objects that can't be used; see the errors in this \
+             condition."
+                .into(),
+        ),
         (true, true) => ("Programmed", in_effect(uses).into()),
     };
     let programmed = Condition {
-        errors: entries("RestartRequired", restart),
+        errors: [
+            entries("RestartRequired", restart),
+            entries("Unresolved", unresolved),
+        ]
+        .concat()
+        .into(),
         ..Condition::new(
             PROGRAMMED,
             reason == "Programmed",
