@@ -13,16 +13,16 @@ use crate::harness::{
 };
 
 /// The file with a configuration.
-const FILE: &str = "sesame.yaml";
+pub(crate) const FILE: &str = "sesame.yaml";
 
-fn configuration(spec: &str) -> String {
+pub(crate) fn configuration(spec: &str) -> String {
     format!(
         "apiVersion: projectsesame.io/v1alpha1\nkind: SesameConfiguration\nmetadata: {{name: sesame}}\nspec: {{{spec}}}\n"
     )
 }
 
 /// Starts a default fleet whose configuration is in a separate folder.
-async fn configured(spec: &str, objects: &str) -> (DefaultFleet, Folder) {
+pub(crate) async fn configured(spec: &str, objects: &str) -> (DefaultFleet, Folder) {
     let folder = Folder::new(&[(FILE, configuration(spec))]);
     let file = folder.file(FILE);
     let file = file.to_str().expect("a readable path");
@@ -307,6 +307,10 @@ const FIELDS: &[(&str, &str)] = &[
         "rateLimitService: {extensionService: {namespace: default, name: called}, domain: a, failOpen: true, \
          enableXRateLimitHeaders: true, enableResourceExhaustedCode: true}",
         "rateLimitService: {domain: a}",
+    ),
+    (
+        "policy: {requestHeaders: {set: [{name: x-a, value: b}]}, responseHeaders: {remove: [x-b]}, applyToIngress: true}",
+        "policy: {requestHeaders: {set: [{name: host, value: b}]}}",
     ),
     (
         "tracing: {extensionService: {namespace: default, name: called}, serviceName: a, overallSampling: '5', \

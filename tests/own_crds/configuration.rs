@@ -221,6 +221,27 @@ pub(crate) fn samples() -> Vec<Sample> {
             Some("spec.rateLimitService.domain"),
         ),
         configuration(
+            "/spec/policy/requestHeaders/set/0/name",
+            json!(""),
+            Some("spec.policy.requestHeaders.set[0].name"),
+        ),
+        configuration(
+            "/spec/policy/responseHeaders/set/0/value",
+            json!(""),
+            Some("spec.policy.responseHeaders.set[0].value"),
+        ),
+        configuration(
+            "/spec/policy/responseHeaders/remove",
+            json!(["a", "a"]),
+            Some("spec.policy.responseHeaders.remove[1]"),
+        ),
+        // Translation reports it.
+        configuration(
+            "/spec/policy/requestHeaders/set/0/name",
+            json!("host"),
+            None,
+        ),
+        configuration(
             "/spec/tracing/extensionService",
             Value::Null,
             Some("spec.tracing.extensionService"),

@@ -6,6 +6,7 @@
 mod envoy;
 mod gateway_choices;
 mod listeners;
+mod policy;
 mod tracing;
 
 use std::sync::Arc;
@@ -32,6 +33,7 @@ pub use self::listeners::{
     EscapedSlashesAction, HeadersWithUnderscores, ListenersAccessLog, ListenersConfiguration,
     ListenersLimits, ListenersPaths, ListenersTimeouts, ListenersTls, ListenersTlsVersion,
 };
+pub use self::policy::{DefaultHeader, DefaultHeaders, PolicyConfiguration};
 pub use self::tracing::{CustomTag, TracingConfiguration};
 
 /// Configures a Sesame instance and its Envoys. GatewayClasses and Gateways may refer to a SesameConfiguration of their
@@ -93,6 +95,9 @@ pub struct ConfigurationSpec {
     /// The service that enforces the global rate limits of HTTPProxies. Without this section, such limits are errors.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_limit_service: Option<RateLimitServiceConfiguration>,
+    /// Changes to the headers of requests and responses, for all routes of HTTPProxies.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub policy: Option<Box<PolicyConfiguration>>,
     /// Tracing of requests, for all Envoys of the instance.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tracing: Option<Box<TracingConfiguration>>,

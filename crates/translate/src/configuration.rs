@@ -7,6 +7,7 @@ mod choices;
 mod envoy;
 mod fleets;
 mod listeners;
+mod policy;
 mod quantity;
 pub mod references;
 mod status;
@@ -85,6 +86,12 @@ impl FleetSettings {
     }
 }
 
+/// The invalid fields of an instance's configuration.
+fn errors(spec: &ConfigurationSpec) -> Vec<FieldError> {
+    let errors = [FleetSettings::read(spec).err(), ingress(spec).err()];
+    errors.into_iter().flatten().flatten().collect()
+}
+
 /// Parses the text of a ConfigMap.
 ///
 /// # Errors
@@ -122,11 +129,14 @@ pub fn settings(
         },
         mode => mode.clone(),
     };
+    let (Ok(fleet), Ok(ingress)) = (FleetSettings::read(spec), ingress(spec)) else {
+        return Err(errors(spec));
+    };
     Ok(Settings {
         controller_name: gateway.map(|gateway| Arc::clone(&gateway.controller_name)),
         mode,
-        ingress: ingress(spec),
-        fleet: FleetSettings::read(spec)?,
+        ingress,
+        fleet,
         tracing: spec.tracing.as_deref().map(tracing::settings),
         configuration: Some(configuration.meta.namespaced_name()),
         unmanaged_envoy: match started.configuration {
@@ -137,12 +147,12 @@ pub fn settings(
     })
 }
 
-fn ingress(spec: &ConfigurationSpec) -> IngressSettings {
+fn ingress(spec: &ConfigurationSpec) -> Result<IngressSettings, Vec<FieldError>> {
     let set = |names: &[Arc<str>]| -> BTreeSet<Arc<str>> { names.iter().cloned().collect() };
     let ingress = spec.ingress.as_ref();
     let proxies = spec.http_proxy.as_ref();
     let classes = ingress.and_then(|ingress| ingress.class_names.as_deref());
-    IngressSettings {
+    Ok(IngressSettings {
         classes: classes.map_or_else(|| BTreeSet::from([INGRESS_CLASS.into()]), set),
         ports: spec.default_ports,
         root_namespaces: proxies
@@ -161,7 +171,8 @@ fn ingress(spec: &ConfigurationSpec) -> IngressSettings {
                 resource_exhausted: service.resource_exhausted,
             }
         }),
-    }
+        headers: policy::read(spec.policy.as_deref())?,
+    })
 }
 
 #[cfg(test)]

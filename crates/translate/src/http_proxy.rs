@@ -12,6 +12,7 @@ mod clients;
 mod conditions;
 mod cookies;
 mod cors;
+pub(crate) mod default_headers;
 pub(crate) mod extensions;
 mod fallback;
 mod findings;

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use sesame_api::{DefaultPorts, GatewayClass, NamespacedName, UnmanagedEnvoy};
+use sesame_api::{DefaultPorts, GatewayClass, HeadersPolicy, NamespacedName, UnmanagedEnvoy};
 use sesame_model::{FleetId, PartsPerMillion, Port, SpanAttribute};
 
 use crate::configuration::FleetSettings;
@@ -56,6 +56,19 @@ pub struct IngressSettings {
     pub fallback_certificate: Option<NamespacedName>,
     /// The service for global rate limits in HTTPProxies; without it, such limits are errors.
     pub rate_limits: Option<RateLimitSettings>,
+    /// Changes to headers on all routes.
+    pub headers: HeaderDefaults,
+}
+
+/// Changes to headers on all routes of HTTPProxies.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HeaderDefaults {
+    /// The changes to forwarded requests.
+    pub requests: HeadersPolicy,
+    /// The changes to responses.
+    pub responses: HeadersPolicy,
+    /// Whether they also apply to Ingresses.
+    pub ingresses: bool,
 }
 
 /// The service for global rate limits.
@@ -114,6 +127,7 @@ impl Default for IngressSettings {
             root_namespaces: None,
             fallback_certificate: None,
             rate_limits: None,
+            headers: HeaderDefaults::default(),
         }
     }
 }

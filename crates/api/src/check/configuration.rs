@@ -4,11 +4,12 @@
 use std::sync::Arc;
 
 use crate::configuration::{
-    ConfigurationSpec, CustomTag, DefaultPorts, EnvoyAutoscaling, EnvoyConfiguration,
-    EnvoyLogLevel, EnvoyToleration, EnvoyWorkload, ExternalTrafficPolicy, GatewayChoice,
-    GatewayChoices, GatewayConfiguration, HttpProxyConfiguration, IngressConfiguration,
-    NetworkPublishing, NetworkPublishingType, ObjectName, RateLimitServiceConfiguration,
-    ResourceAmounts, TolerationEffect, TolerationOperator, TracingConfiguration, UnmanagedEnvoy,
+    ConfigurationSpec, CustomTag, DefaultHeader, DefaultHeaders, DefaultPorts, EnvoyAutoscaling,
+    EnvoyConfiguration, EnvoyLogLevel, EnvoyToleration, EnvoyWorkload, ExternalTrafficPolicy,
+    GatewayChoice, GatewayChoices, GatewayConfiguration, HttpProxyConfiguration,
+    IngressConfiguration, NetworkPublishing, NetworkPublishingType, ObjectName,
+    PolicyConfiguration, RateLimitServiceConfiguration, ResourceAmounts, TolerationEffect,
+    TolerationOperator, TracingConfiguration, UnmanagedEnvoy,
 };
 
 use super::{
@@ -39,6 +40,7 @@ pub(crate) fn spec(spec: &ConfigurationSpec) -> Check {
         spec.rate_limit_service.as_ref(),
         rate_limits,
     )?;
+    optional("policy", spec.policy.as_deref(), policy)?;
     optional("tracing", spec.tracing.as_deref(), tracing)
 }
 
@@ -91,6 +93,26 @@ fn http_proxy(proxies: &HttpProxyConfiguration) -> Check {
 fn rate_limits(service: &RateLimitServiceConfiguration) -> Check {
     at("extensionService", named(&service.extension_service))?;
     optional("domain", service.domain.as_deref(), object_name)
+}
+
+fn policy(policy: &PolicyConfiguration) -> Check {
+    at("requestHeaders", headers(&policy.request_headers))?;
+    at("responseHeaders", headers(&policy.response_headers))
+}
+
+/// Translation checks the names and values.
+fn headers(headers: &DefaultHeaders) -> Check {
+    each("set", &headers.set, 64, |header: &DefaultHeader| {
+        at("name", text::length(&header.name, 1, 256))?;
+        at("value", text::length(&header.value, 1, 4096))
+    })?;
+    unique("set", &headers.set, "name is a duplicate", |header| {
+        Some(&header.name)
+    })?;
+    each("remove", &headers.remove, 64, |name| {
+        text::length(name, 1, 256)
+    })?;
+    unique("remove", &headers.remove, "is a duplicate", Some)
 }
 
 fn tracing(tracing: &TracingConfiguration) -> Check {

@@ -10,8 +10,8 @@ use sesame_api::{
 };
 use sesame_engine::{Builder, Index, Reader, Table};
 
-use super::FleetSettings;
 use super::unresolved::unresolved;
+use super::{FleetSettings, errors};
 use crate::gateway_api::class;
 use crate::http_proxy::extensions::ExtensionState;
 use crate::inputs::Inputs;
@@ -121,7 +121,10 @@ fn status(
     unresolved: Vec<FieldError>,
     generation: i64,
 ) -> ConditionsStatus {
-    let errors = FleetSettings::read(spec).err().unwrap_or_default();
+    let errors = match uses.instance {
+        true => errors(spec),
+        false => FleetSettings::read(spec).err().unwrap_or_default(),
+    };
     let valid = errors.is_empty();
     let (reason, message) = match valid {
         true => ("Accepted", "The spec is valid."),

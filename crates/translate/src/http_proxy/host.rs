@@ -5,12 +5,13 @@ use std::sync::Arc;
 use sesame_api::{HTTPProxy, HttpProxyTls, HttpProxyVirtualHost, ObjectKey};
 use sesame_engine::Reader;
 use sesame_model::{
-    CertificateKey, Cors, RateLimit, SourceFilter, Termination, TlsVersion, TlsVersions,
+    CertificateKey, Cors, HeaderChanges, RateLimit, SourceFilter, Termination, TlsVersion,
+    TlsVersions,
 };
 
 use super::authorization::{self, HostAuth};
 use super::findings::{About, Finding, Findings};
-use super::{access, clients, cors, fallback, global_rate, jwt, secrets};
+use super::{access, clients, cors, default_headers, fallback, global_rate, jwt, secrets};
 use crate::inputs::Inputs;
 use crate::settings::Settings;
 use crate::shared::default_fleet::{self, Sources};
@@ -117,6 +118,8 @@ pub(super) struct Host {
     /// The JWT providers.
     pub(super) jwt: jwt::Providers,
     pub(super) auth: Option<HostAuth>,
+    /// The changes to responses that don't come from a route of an HTTPProxy, such as redirects to HTTPS.
+    pub(super) response_headers: HeaderChanges,
     /// Findings about the host's fields.
     pub(super) findings: Box<[Finding]>,
 }
@@ -188,6 +191,7 @@ pub(super) fn read(
     root: &Root,
 ) -> Option<Host> {
     let host = proxy.spec.virtual_host.as_deref()?;
+    let settings = reader.get(of.0.settings, &())?;
     let mut findings = Findings::default();
     let cors = host.cors_policy.as_deref();
     let cors = cors.map(|policy| cors::read(FIELD, policy, &mut findings));
@@ -239,6 +243,11 @@ pub(super) fn read(
         global_rate,
         jwt,
         auth,
+        response_headers: default_headers::of_object(
+            &settings.ingress.headers,
+            &proxy.meta.namespace,
+        )
+        .responses,
         findings: findings.list.into(),
     })
 }
