@@ -1,12 +1,13 @@
 //! Sections of a SesameConfiguration that apply to all HTTPProxies.
 
-use std::net::SocketAddr;
-
 use anyhow::ensure;
+use serde_json::json;
+use sesame_testkit::auth::Decision;
 use sesame_testkit::client::Request;
 
+use crate::auth::auth_server;
 use crate::configuration::{FILE, configuration, configured};
-use crate::harness::{backends, eventually};
+use crate::harness::{backends, becomes, check, eventually};
 
 #[tokio::test]
 async fn headers_of_all_routes_are_changed_unless_a_route_changes_them() {
@@ -68,4 +69,99 @@ spec:
         Ok(())
     })
     .await;
+}
+
+/// An ExtensionService for the Service of the same name.
+fn extension(name: &str) -> String {
+    format!(
+        "apiVersion: projectsesame.io/v1alpha1\nkind: ExtensionService\nmetadata: {{name: {name}}}\nspec:\n  \
+         services: [{{name: {name}, port: 80}}]\n  protocol: h2c\n---\n"
+    )
+}
+
+/// An HTTPProxy for the host `name`.test with these fields and routes.
+fn proxy(name: &str, fields: &str, routes: &str) -> String {
+    format!(
+        "apiVersion: projectsesame.io/v1\nkind: HTTPProxy\nmetadata: {{name: {name}}}\nspec:\n  \
+         virtualhost: {{fqdn: {name}.test{fields}}}\n  routes:\n{routes}\n---\n"
+    )
+}
+
+/// A route to the Service `a`, with further fields.
+fn route(path: &str, fields: &str) -> String {
+    format!("  - {{conditions: [{{prefix: {path}}}], services: [{{name: a, port: 80}}]{fields}}}\n")
+}
+
+#[tokio::test]
+async fn all_hosts_are_authorized_unless_they_have_a_policy_of_their_own() {
+    let (_backends, services) = backends(&["a"]).await;
+    let (server, all) = auth_server("all", |path| Decision {
+        denied: path.contains("denied").then_some(401),
+        ..Decision::default()
+    })
+    .await;
+    let (_other, other) = auth_server("other", |_| Decision::default()).await;
+    let plain = route("/", "");
+    let objects = services
+        + &all
+        + &other
+        + &extension("all")
+        + &extension("other")
+        + &proxy(
+            "web",
+            ", authorization: {authPolicy: {context: {host: web}}}",
+            &(plain.clone() + &route("/open", ", authPolicy: {disabled: true}")),
+        )
+        + &proxy(
+            "off",
+            ", authorization: {authPolicy: {disabled: true}}",
+            &(plain.clone() + &route("/on", ", authPolicy: {}")),
+        )
+        + &proxy(
+            "own",
+            ", authorization: {extensionRef: {name: other}}",
+            &plain,
+        )
+        + &proxy("none", "", &plain);
+    let auth = "globalAuth: {extensionService: {namespace: default, name: all}, \
+                authPolicy: {context: {tier: all, host: any}}}";
+    let (fleet, folder) = configured(auth, &objects).await;
+    check(
+        fleet.http,
+        &[
+            ("web.test", "/denied", "401"),
+            ("web.test", "/open/denied", "a"),
+            ("off.test", "/denied", "a"),
+            ("off.test", "/on/denied", "401"),
+            ("own.test", "/denied", "a"),
+            ("none.test", "/denied", "401"),
+        ],
+    )
+    .await;
+    let before = server.contexts().len();
+    check(
+        fleet.http,
+        &[("web.test", "/", "a"), ("none.test", "/", "a")],
+    )
+    .await;
+    let contexts = server.contexts().split_off(before);
+    assert_eq!(
+        contexts.into_iter().map(|of| json!(of)).collect::<Vec<_>>(),
+        [
+            json!({"tier": "all", "host": "web"}),
+            json!({"tier": "all", "host": "any"}),
+        ]
+    );
+    folder.replace(
+        FILE,
+        &configuration(&auth.replace("name: all", "name: gone")),
+    );
+    becomes(fleet.http, "none.test", "/", "503").await;
+    check(
+        fleet.http,
+        &[("off.test", "/denied", "a"), ("own.test", "/denied", "a")],
+    )
+    .await;
+    folder.replace(FILE, &configuration(""));
+    becomes(fleet.http, "none.test", "/denied", "a").await;
 }

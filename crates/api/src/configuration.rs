@@ -5,6 +5,7 @@
 
 mod envoy;
 mod gateway_choices;
+mod global_auth;
 mod listeners;
 mod policy;
 mod tracing;
@@ -28,6 +29,7 @@ pub use self::envoy::{
     NetworkPublishingType, ResourceAmounts, TolerationEffect, TolerationOperator,
 };
 pub use self::gateway_choices::{GatewayChoice, GatewayChoices};
+pub use self::global_auth::{GlobalAuthBody, GlobalAuthConfiguration, GlobalAuthPolicy};
 pub use self::listeners::{
     AcceptProxyProtocol, AccessLogFilter, AccessLogStyle, CipherSuite, CompressionAlgorithm,
     EscapedSlashesAction, HeadersWithUnderscores, ListenersAccessLog, ListenersConfiguration,
@@ -95,6 +97,9 @@ pub struct ConfigurationSpec {
     /// The service that enforces the global rate limits of HTTPProxies. Without this section, such limits are errors.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_limit_service: Option<RateLimitServiceConfiguration>,
+    /// External authorization of the requests to all hosts of HTTPProxies.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub global_auth: Option<Box<GlobalAuthConfiguration>>,
     /// Changes to the headers of requests and responses, for all routes of HTTPProxies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<Box<PolicyConfiguration>>,

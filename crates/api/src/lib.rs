@@ -78,11 +78,12 @@ pub use configuration::{
     ConfigurationSpec, CustomTag, DefaultHeader, DefaultHeaders, DefaultPorts, EnvoyAutoscaling,
     EnvoyConfiguration, EnvoyDrain, EnvoyLogLevel, EnvoyResources, EnvoyToleration, EnvoyWorkload,
     EscapedSlashesAction, ExternalTrafficPolicy, GatewayChoice, GatewayChoices,
-    GatewayConfiguration, HeadersWithUnderscores, HttpProxyConfiguration, IngressConfiguration,
-    ListenersAccessLog, ListenersConfiguration, ListenersLimits, ListenersPaths, ListenersTimeouts,
-    ListenersTls, ListenersTlsVersion, NetworkPublishing, NetworkPublishingType, ObjectName,
-    PolicyConfiguration, RateLimitServiceConfiguration, ResourceAmounts, SesameConfiguration,
-    TolerationEffect, TolerationOperator, TracingConfiguration, UnmanagedEnvoy,
+    GatewayConfiguration, GlobalAuthBody, GlobalAuthConfiguration, GlobalAuthPolicy,
+    HeadersWithUnderscores, HttpProxyConfiguration, IngressConfiguration, ListenersAccessLog,
+    ListenersConfiguration, ListenersLimits, ListenersPaths, ListenersTimeouts, ListenersTls,
+    ListenersTlsVersion, NetworkPublishing, NetworkPublishingType, ObjectName, PolicyConfiguration,
+    RateLimitServiceConfiguration, ResourceAmounts, SesameConfiguration, TolerationEffect,
+    TolerationOperator, TracingConfiguration, UnmanagedEnvoy,
 };
 pub use contour::{ContourExtensionService, ContourHTTPProxy, ContourTLSCertificateDelegation};
 pub use decode::{DecodeError, PathSegment, decode_value};

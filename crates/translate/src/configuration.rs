@@ -6,6 +6,7 @@
 mod choices;
 mod envoy;
 mod fleets;
+mod global_auth;
 mod listeners;
 mod policy;
 mod quantity;
@@ -149,6 +150,16 @@ pub fn settings(
 
 fn ingress(spec: &ConfigurationSpec) -> Result<IngressSettings, Vec<FieldError>> {
     let set = |names: &[Arc<str>]| -> BTreeSet<Arc<str>> { names.iter().cloned().collect() };
+    let (auth, headers) = match (
+        global_auth::read(spec.global_auth.as_deref()),
+        policy::read(spec.policy.as_deref()),
+    ) {
+        (Ok(auth), Ok(headers)) => (auth, headers),
+        (auth, headers) => {
+            let errors = [auth.err(), headers.err()];
+            return Err(errors.into_iter().flatten().flatten().collect());
+        }
+    };
     let ingress = spec.ingress.as_ref();
     let proxies = spec.http_proxy.as_ref();
     let classes = ingress.and_then(|ingress| ingress.class_names.as_deref());
@@ -171,7 +182,8 @@ fn ingress(spec: &ConfigurationSpec) -> Result<IngressSettings, Vec<FieldError>>
                 resource_exhausted: service.resource_exhausted,
             }
         }),
-        headers: policy::read(spec.policy.as_deref())?,
+        auth,
+        headers,
     })
 }
 

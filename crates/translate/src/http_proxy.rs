@@ -5,7 +5,7 @@
 //! of these roots are rebuilt. Walking a tree doesn't read routes, so the statuses of other HTTPProxies don't change.
 
 mod access;
-mod authorization;
+pub(crate) mod authorization;
 mod balancing;
 mod class;
 mod clients;

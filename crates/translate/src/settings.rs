@@ -1,10 +1,11 @@
 //! Settings for a translation: one input row that stages read, so that settings can change at run time.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use sesame_api::{DefaultPorts, GatewayClass, HeadersPolicy, NamespacedName, UnmanagedEnvoy};
-use sesame_model::{FleetId, PartsPerMillion, Port, SpanAttribute};
+use sesame_model::{AuthBody, FleetId, PartsPerMillion, Port, SpanAttribute};
 
 use crate::configuration::FleetSettings;
 
@@ -56,8 +57,27 @@ pub struct IngressSettings {
     pub fallback_certificate: Option<NamespacedName>,
     /// The service for global rate limits in HTTPProxies; without it, such limits are errors.
     pub rate_limits: Option<RateLimitSettings>,
+    /// The authorization of requests to all hosts; `None` if there is none.
+    pub auth: Option<GlobalAuthSettings>,
     /// Changes to headers on all routes.
     pub headers: HeaderDefaults,
+}
+
+/// External authorization of requests to all hosts of HTTPProxies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GlobalAuthSettings {
+    /// The ExtensionService.
+    pub service: NamespacedName,
+    /// Whether requests pass if the service fails.
+    pub fail_open: bool,
+    /// Whether only hosts and routes with a policy of their own need authorization.
+    pub disabled: bool,
+    /// Names and values for the service.
+    pub context: BTreeMap<String, String>,
+    /// The timeout of a call: zero means no limit, `None` means the ExtensionService's.
+    pub timeout: Option<Duration>,
+    /// The part of the body that is sent to the service.
+    pub body: Option<AuthBody>,
 }
 
 /// Changes to headers on all routes of HTTPProxies.
@@ -127,6 +147,7 @@ impl Default for IngressSettings {
             root_namespaces: None,
             fallback_certificate: None,
             rate_limits: None,
+            auth: None,
             headers: HeaderDefaults::default(),
         }
     }

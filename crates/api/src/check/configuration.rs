@@ -6,10 +6,10 @@ use std::sync::Arc;
 use crate::configuration::{
     ConfigurationSpec, CustomTag, DefaultHeader, DefaultHeaders, DefaultPorts, EnvoyAutoscaling,
     EnvoyConfiguration, EnvoyLogLevel, EnvoyToleration, EnvoyWorkload, ExternalTrafficPolicy,
-    GatewayChoice, GatewayChoices, GatewayConfiguration, HttpProxyConfiguration,
-    IngressConfiguration, NetworkPublishing, NetworkPublishingType, ObjectName,
-    PolicyConfiguration, RateLimitServiceConfiguration, ResourceAmounts, TolerationEffect,
-    TolerationOperator, TracingConfiguration, UnmanagedEnvoy,
+    GatewayChoice, GatewayChoices, GatewayConfiguration, GlobalAuthBody, GlobalAuthConfiguration,
+    HttpProxyConfiguration, IngressConfiguration, NetworkPublishing, NetworkPublishingType,
+    ObjectName, PolicyConfiguration, RateLimitServiceConfiguration, ResourceAmounts,
+    TolerationEffect, TolerationOperator, TracingConfiguration, UnmanagedEnvoy,
 };
 
 use super::{
@@ -19,6 +19,10 @@ use super::{
 
 /// The maximum number of replicas, and the maximum CPU target in percent.
 const MAX_REPLICAS: u32 = 10_000;
+
+/// The maximum size of a body for an authorization service, whole or in part.
+const MAX_BODY: u32 = 8 << 20;
+const MAX_PARTIAL_BODY: u32 = 1 << 20;
 
 /// The maximum length of a path in spans.
 const MAX_PATH_TAG: u32 = 8192;
@@ -40,6 +44,7 @@ pub(crate) fn spec(spec: &ConfigurationSpec) -> Check {
         spec.rate_limit_service.as_ref(),
         rate_limits,
     )?;
+    optional("globalAuth", spec.global_auth.as_deref(), global_auth)?;
     optional("policy", spec.policy.as_deref(), policy)?;
     optional("tracing", spec.tracing.as_deref(), tracing)
 }
@@ -93,6 +98,24 @@ fn http_proxy(proxies: &HttpProxyConfiguration) -> Check {
 fn rate_limits(service: &RateLimitServiceConfiguration) -> Check {
     at("extensionService", named(&service.extension_service))?;
     optional("domain", service.domain.as_deref(), object_name)
+}
+
+fn global_auth(auth: &GlobalAuthConfiguration) -> Check {
+    at("extensionService", named(&auth.extension_service))?;
+    let few = auth.auth_policy.context.len() <= 32;
+    let context = at("context", ensure(few, "at most 32 entries are allowed"));
+    at("authPolicy", context)?;
+    optional("withRequestBody", auth.with_request_body.as_ref(), body)
+}
+
+fn body(body: &GlobalAuthBody) -> Check {
+    let fits = (1..=MAX_BODY).contains(&body.max_request_bytes);
+    let fits = ensure(fits, &format!("expected a number from 1 to {MAX_BODY}"));
+    at("maxRequestBytes", fits)?;
+    ensure(
+        !body.allow_partial_message || body.max_request_bytes <= MAX_PARTIAL_BODY,
+        "maxRequestBytes must not exceed 1048576 with allowPartialMessage",
+    )
 }
 
 fn policy(policy: &PolicyConfiguration) -> Check {

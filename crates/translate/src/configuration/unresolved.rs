@@ -12,9 +12,11 @@ pub(super) fn unresolved(
     states: Table<ObjectKey, ExtensionState>,
     spec: &ConfigurationSpec,
 ) -> Vec<FieldError> {
+    let auth = spec.global_auth.as_deref();
     let limits = spec.rate_limit_service.as_ref();
     let tracing = spec.tracing.as_deref();
     let references = [
+        ("globalAuth", auth.map(|of| &of.extension_service)),
         ("rateLimitService", limits.map(|of| &of.extension_service)),
         ("tracing", tracing.map(|of| &of.extension_service)),
     ];

@@ -203,11 +203,23 @@ pub(super) fn read(
     let global_rate = global_rate::read(reader, of, about, global, &mut findings);
     let rate = rates.and_then(|policy| policy.local.as_deref());
     let rate = rate.and_then(|policy| access::rate(About::HOST_RATE, FIELD, policy, &mut findings));
-    let auth = host.authorization.as_deref().map(|server| {
-        let field = format!("{FIELD}.authorization");
-        let namespace = &proxy.meta.namespace;
-        authorization::read(reader, of.1, namespace, &field, server, &mut findings)
-    });
+    let field = format!("{FIELD}.authorization");
+    let own = host.authorization.as_deref();
+    let all = settings.ingress.auth.as_ref();
+    let all = all.filter(|_| own.is_none_or(|own| own.extension_ref.is_none()));
+    let auth = match (all, own) {
+        (Some(all), own) => {
+            let policies = (all, own);
+            let auth = authorization::of_all_hosts(reader, of.1, &field, policies, &mut findings);
+            Some(auth)
+        }
+        (None, Some(own)) => {
+            let namespace = &proxy.meta.namespace;
+            let auth = authorization::read(reader, of.1, namespace, &field, own, &mut findings);
+            Some(auth)
+        }
+        (None, None) => None,
+    };
     let tls = tls(reader, of, proxy, host.tls.as_deref(), &mut findings);
     if matches!(tls, HostTls::Forwarded(_)) {
         if rates.is_some() {
@@ -215,7 +227,7 @@ pub(super) fn read(
             let field = format!("{FIELD}.rateLimitPolicy");
             findings.warn(About::HOST_RATE, &field, message);
         }
-        if auth.is_some() {
+        if own.is_some() && all.is_none() {
             let message = "can't be applied to forwarded connections, so they are closed; \
                            remove either it or spec.tcpproxy";
             findings.refuse(About::AUTH, &format!("{FIELD}.authorization"), message);
