@@ -309,6 +309,17 @@ const FIELDS: &[(&str, &str)] = &[
         "rateLimitService: {domain: a}",
     ),
     (
+        "rateLimitService: {extensionService: {namespace: default, name: called}, \
+         defaultGlobalRateLimitPolicy: {descriptors: [{entries: [{requestHeader: {headerName: x-a, descriptorKey: a}}]}]}, failOpen: true}",
+        "rateLimitService: {extensionService: {namespace: default, name: called}, \
+         defaultGlobalRateLimitPolicy: {descriptors: [{entries: [{requestHeader: {headerName: x a, descriptorKey: a}}]}]}}",
+    ),
+    (
+        "globalAuth: {extensionService: {namespace: default, name: called}, authPolicy: {disabled: true, context: {a: b}}, \
+         failOpen: true, responseTimeout: 1s, withRequestBody: {maxRequestBytes: 9, packAsBytes: true}}",
+        "globalAuth: {extensionService: {namespace: default, name: called}, withRequestBody: {maxRequestBytes: 0}}",
+    ),
+    (
         "policy: {requestHeaders: {set: [{name: x-a, value: b}]}, responseHeaders: {remove: [x-b]}, applyToIngress: true}",
         "policy: {requestHeaders: {set: [{name: host, value: b}]}}",
     ),

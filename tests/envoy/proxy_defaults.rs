@@ -1,13 +1,16 @@
 //! Sections of a SesameConfiguration that apply to all HTTPProxies.
 
+use std::net::SocketAddr;
+
 use anyhow::ensure;
 use serde_json::json;
 use sesame_testkit::auth::Decision;
 use sesame_testkit::client::Request;
+use sesame_testkit::rates::RateServer;
 
 use crate::auth::auth_server;
 use crate::configuration::{FILE, configuration, configured};
-use crate::harness::{backends, becomes, check, eventually};
+use crate::harness::{backends, becomes, check, eventually, service};
 
 #[tokio::test]
 async fn headers_of_all_routes_are_changed_unless_a_route_changes_them() {
@@ -164,4 +167,53 @@ async fn all_hosts_are_authorized_unless_they_have_a_policy_of_their_own() {
     .await;
     folder.replace(FILE, &configuration(""));
     becomes(fleet.http, "none.test", "/denied", "a").await;
+}
+
+#[tokio::test]
+async fn hosts_without_limits_have_the_default_ones() {
+    let (_backends, services) = backends(&["a"]).await;
+    let any = SocketAddr::from(([127, 0, 0, 1], 0));
+    let limits = RateServer::start(any, 2).await.expect("a server");
+    let fixed =
+        |value: &str| format!("descriptors: [{{entries: [{{genericKey: {{value: {value}}}}}]}}]");
+    let own = format!(", rateLimitPolicy: {{global: {{{}}}}}", fixed("own"));
+    let plain = route("/", "");
+    let objects = services
+        + &service("limits", &[limits.address()])
+        + &extension("limits")
+        + &proxy(
+            "web",
+            "",
+            &(plain.clone() + &route("/open", ", rateLimitPolicy: {global: {disabled: true}}")),
+        )
+        + &proxy("own", &own, &plain)
+        + &proxy(
+            "off",
+            ", rateLimitPolicy: {global: {disabled: true}}",
+            &plain,
+        );
+    let section = format!(
+        "rateLimitService: {{extensionService: {{namespace: default, name: limits}}, \
+         defaultGlobalRateLimitPolicy: {{{}}}}}",
+        fixed("all")
+    );
+    let (fleet, folder) = configured(&section, &objects).await;
+    let twice = [("web.test", "/", "a"), ("web.test", "/", "a")];
+    check(fleet.http, &twice).await;
+    check(
+        fleet.http,
+        &[
+            ("web.test", "/", "429"),
+            ("web.test", "/open", "a"),
+            ("off.test", "/", "a"),
+            ("own.test", "/", "a"),
+        ],
+    )
+    .await;
+    let counts = limits.counts();
+    let count = |key: &str| counts.get(key).copied().unwrap_or_default();
+    assert_eq!(count("sesame generic_key=all"), 3, "{counts:?}");
+    assert_eq!(count("sesame generic_key=own"), 1, "{counts:?}");
+    folder.replace(FILE, &configuration(""));
+    becomes(fleet.http, "web.test", "/", "a").await;
 }

@@ -221,6 +221,31 @@ pub(crate) fn samples() -> Vec<Sample> {
             Some("spec.rateLimitService.domain"),
         ),
         configuration(
+            "/spec/rateLimitService/defaultGlobalRateLimitPolicy/descriptors",
+            json!([]),
+            Some("spec.rateLimitService.defaultGlobalRateLimitPolicy.descriptors"),
+        ),
+        configuration(
+            "/spec/rateLimitService/defaultGlobalRateLimitPolicy/descriptors/0/entries/0",
+            json!({}),
+            Some("spec.rateLimitService.defaultGlobalRateLimitPolicy.descriptors[0].entries[0]"),
+        ),
+        configuration(
+            "/spec/globalAuth/responseTimeout",
+            json!("infinity"),
+            Some("spec.globalAuth.responseTimeout"),
+        ),
+        configuration(
+            "/spec/globalAuth/withRequestBody/maxRequestBytes",
+            json!(1_048_577),
+            Some("spec.globalAuth.withRequestBody"),
+        ),
+        configuration(
+            "/spec/globalAuth/withRequestBody/maxRequestBytes",
+            json!(0),
+            Some("spec.globalAuth.withRequestBody.maxRequestBytes"),
+        ),
+        configuration(
             "/spec/policy/requestHeaders/set/0/name",
             json!(""),
             Some("spec.policy.requestHeaders.set[0].name"),

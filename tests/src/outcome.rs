@@ -99,6 +99,7 @@ fn usual_settings() -> Settings {
             fail_open: false,
             headers: true,
             resource_exhausted: false,
+            default: None,
         }),
         ..IngressSettings::default()
     };

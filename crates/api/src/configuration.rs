@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use crate::check::{self, Check};
 use crate::condition::ConditionsStatus;
 use crate::decode::{self, DecodeError};
+use crate::http_proxy::RateLimitDescriptor;
 use crate::key::NamespacedName;
 use crate::meta::Meta;
 use crate::named::Named;
@@ -264,6 +265,21 @@ pub struct RateLimitServiceConfiguration {
         rename = "enableResourceExhaustedCode"
     )]
     pub resource_exhausted: bool,
+    /// The limits for hosts of HTTPProxies without limits of their own. A host opts out with
+    /// `rateLimitPolicy.global.disabled`, and a route like from the limits of its host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub default_global_rate_limit_policy: Option<Box<DefaultGlobalRateLimitPolicy>>,
+}
+
+/// The limits for hosts without limits of their own.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct DefaultGlobalRateLimitPolicy {
+    /// The descriptors to send to the service. A request is rejected if any descriptor is over its limit. They total at most
+    /// 4096 bytes as JSON.
+    #[cfg_attr(feature = "schema", schemars(length(min = 1, max = 32)))]
+    pub descriptors: Vec<RateLimitDescriptor>,
 }
 
 /// The name of an object in any namespace.

@@ -75,15 +75,15 @@ pub use check::{is_header_name, is_hostname, is_precise_hostname};
 pub use condition::{Condition, ConditionStatus, ConditionsStatus, SubCondition};
 pub use configuration::{
     AcceptProxyProtocol, AccessLogFilter, AccessLogStyle, CipherSuite, CompressionAlgorithm,
-    ConfigurationSpec, CustomTag, DefaultHeader, DefaultHeaders, DefaultPorts, EnvoyAutoscaling,
-    EnvoyConfiguration, EnvoyDrain, EnvoyLogLevel, EnvoyResources, EnvoyToleration, EnvoyWorkload,
-    EscapedSlashesAction, ExternalTrafficPolicy, GatewayChoice, GatewayChoices,
-    GatewayConfiguration, GlobalAuthBody, GlobalAuthConfiguration, GlobalAuthPolicy,
-    HeadersWithUnderscores, HttpProxyConfiguration, IngressConfiguration, ListenersAccessLog,
-    ListenersConfiguration, ListenersLimits, ListenersPaths, ListenersTimeouts, ListenersTls,
-    ListenersTlsVersion, NetworkPublishing, NetworkPublishingType, ObjectName, PolicyConfiguration,
-    RateLimitServiceConfiguration, ResourceAmounts, SesameConfiguration, TolerationEffect,
-    TolerationOperator, TracingConfiguration, UnmanagedEnvoy,
+    ConfigurationSpec, CustomTag, DefaultGlobalRateLimitPolicy, DefaultHeader, DefaultHeaders,
+    DefaultPorts, EnvoyAutoscaling, EnvoyConfiguration, EnvoyDrain, EnvoyLogLevel, EnvoyResources,
+    EnvoyToleration, EnvoyWorkload, EscapedSlashesAction, ExternalTrafficPolicy, GatewayChoice,
+    GatewayChoices, GatewayConfiguration, GlobalAuthBody, GlobalAuthConfiguration,
+    GlobalAuthPolicy, HeadersWithUnderscores, HttpProxyConfiguration, IngressConfiguration,
+    ListenersAccessLog, ListenersConfiguration, ListenersLimits, ListenersPaths, ListenersTimeouts,
+    ListenersTls, ListenersTlsVersion, NetworkPublishing, NetworkPublishingType, ObjectName,
+    PolicyConfiguration, RateLimitServiceConfiguration, ResourceAmounts, SesameConfiguration,
+    TolerationEffect, TolerationOperator, TracingConfiguration, UnmanagedEnvoy,
 };
 pub use contour::{ContourExtensionService, ContourHTTPProxy, ContourTLSCertificateDelegation};
 pub use decode::{DecodeError, PathSegment, decode_value};

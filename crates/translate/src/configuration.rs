@@ -19,11 +19,14 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde_json::Value;
-use sesame_api::{ConfigurationSpec, SesameConfiguration};
+use sesame_api::{
+    ConfigurationSpec, GlobalRateLimitPolicy, RateLimitServiceConfiguration, SesameConfiguration,
+};
 use sesame_model::{FleetParameters, ListenerSettings};
 
 use self::choices::Choices;
 use self::envoy::parameters;
+use crate::http_proxy::global_rate;
 use crate::problem::FieldError;
 use crate::settings::{
     INGRESS_CLASS, IngressSettings, Mode, RATE_LIMIT_DOMAIN, RateLimitSettings, Settings,
@@ -35,6 +38,9 @@ pub(crate) use self::tracing::{TracingSources, collector, tracing};
 
 /// The ConfigMap key that holds a document: the `spec` of a SesameConfiguration, as YAML or JSON.
 pub const KEY: &str = "configuration.yaml";
+
+/// The field with the default rate limits.
+const DEFAULT_LIMITS: &str = "rateLimitService.defaultGlobalRateLimitPolicy";
 
 /// The maximum length of the text, in bytes. All fields together take less than a tenth of it.
 const MAX_TEXT: usize = 64 * 1024;
@@ -91,6 +97,14 @@ impl FleetSettings {
 fn errors(spec: &ConfigurationSpec) -> Vec<FieldError> {
     let errors = [FleetSettings::read(spec).err(), ingress(spec).err()];
     errors.into_iter().flatten().flatten().collect()
+}
+
+fn default_limits(service: &RateLimitServiceConfiguration) -> Option<GlobalRateLimitPolicy> {
+    let default = service.default_global_rate_limit_policy.as_ref()?;
+    Some(GlobalRateLimitPolicy {
+        disabled: false,
+        descriptors: default.descriptors.clone(),
+    })
 }
 
 /// Parses the text of a ConfigMap.
@@ -150,13 +164,16 @@ pub fn settings(
 
 fn ingress(spec: &ConfigurationSpec) -> Result<IngressSettings, Vec<FieldError>> {
     let set = |names: &[Arc<str>]| -> BTreeSet<Arc<str>> { names.iter().cloned().collect() };
+    let limits = spec.rate_limit_service.as_ref().and_then(default_limits);
+    let wrong_limits = limits.map(|limits| global_rate::check(DEFAULT_LIMITS, &limits));
     let (auth, headers) = match (
         global_auth::read(spec.global_auth.as_deref()),
         policy::read(spec.policy.as_deref()),
+        wrong_limits.unwrap_or_default(),
     ) {
-        (Ok(auth), Ok(headers)) => (auth, headers),
-        (auth, headers) => {
-            let errors = [auth.err(), headers.err()];
+        (Ok(auth), Ok(headers), limits) if limits.is_empty() => (auth, headers),
+        (auth, headers, limits) => {
+            let errors = [auth.err(), headers.err(), Some(limits)];
             return Err(errors.into_iter().flatten().flatten().collect());
         }
     };
@@ -180,6 +197,7 @@ fn ingress(spec: &ConfigurationSpec) -> Result<IngressSettings, Vec<FieldError>>
                 fail_open: service.fail_open,
                 headers: service.headers,
                 resource_exhausted: service.resource_exhausted,
+                default: default_limits(service),
             }
         }),
         auth,

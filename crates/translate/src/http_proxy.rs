@@ -17,7 +17,7 @@ pub(crate) mod extensions;
 mod fallback;
 mod findings;
 mod fragment;
-mod global_rate;
+pub(crate) mod global_rate;
 mod headers;
 mod health;
 mod host;

@@ -4,7 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use sesame_api::{DefaultPorts, GatewayClass, HeadersPolicy, NamespacedName, UnmanagedEnvoy};
+use sesame_api::{
+    DefaultPorts, GatewayClass, GlobalRateLimitPolicy, HeadersPolicy, NamespacedName,
+    UnmanagedEnvoy,
+};
 use sesame_model::{AuthBody, FleetId, PartsPerMillion, Port, SpanAttribute};
 
 use crate::configuration::FleetSettings;
@@ -104,6 +107,8 @@ pub struct RateLimitSettings {
     pub headers: bool,
     /// Whether rejected gRPC calls get `RESOURCE_EXHAUSTED` instead of `UNAVAILABLE`.
     pub resource_exhausted: bool,
+    /// The limits for hosts without limits of their own.
+    pub default: Option<GlobalRateLimitPolicy>,
 }
 
 /// How requests are traced.

@@ -13,8 +13,8 @@ use crate::configuration::{
 };
 
 use super::{
-    Check, at, each, each_of_some, ensure, fail, known, known_word, listeners, optional, text,
-    unique,
+    Check, at, each, each_of_some, ensure, fail, http_proxy, known, known_word, listeners,
+    optional, text, unique,
 };
 
 /// The maximum number of replicas, and the maximum CPU target in percent.
@@ -38,7 +38,7 @@ pub(crate) fn spec(spec: &ConfigurationSpec) -> Check {
     optional("unmanagedEnvoy", spec.unmanaged_envoy.as_ref(), unmanaged)?;
     at("defaultPorts", ports(spec.default_ports))?;
     optional("ingress", spec.ingress.as_ref(), ingress)?;
-    optional("httpProxy", spec.http_proxy.as_ref(), http_proxy)?;
+    optional("httpProxy", spec.http_proxy.as_ref(), proxies)?;
     optional(
         "rateLimitService",
         spec.rate_limit_service.as_ref(),
@@ -87,7 +87,7 @@ fn ingress(ingress: &IngressConfiguration) -> Check {
     }
 }
 
-fn http_proxy(proxies: &HttpProxyConfiguration) -> Check {
+fn proxies(proxies: &HttpProxyConfiguration) -> Check {
     if let Some(namespaces) = proxies.root_namespaces.as_deref() {
         each_of_some("rootNamespaces", namespaces, 1024, |name| namespace(name))?;
     }
@@ -97,7 +97,16 @@ fn http_proxy(proxies: &HttpProxyConfiguration) -> Check {
 
 fn rate_limits(service: &RateLimitServiceConfiguration) -> Check {
     at("extensionService", named(&service.extension_service))?;
-    optional("domain", service.domain.as_deref(), object_name)
+    optional("domain", service.domain.as_deref(), object_name)?;
+    let default = service.default_global_rate_limit_policy.as_deref();
+    optional("defaultGlobalRateLimitPolicy", default, |default| {
+        let some = !default.descriptors.is_empty();
+        at(
+            "descriptors",
+            ensure(some, "at least one entry is required"),
+        )?;
+        http_proxy::policy::descriptors(&default.descriptors)
+    })
 }
 
 fn global_auth(auth: &GlobalAuthConfiguration) -> Check {

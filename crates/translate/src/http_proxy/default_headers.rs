@@ -31,13 +31,7 @@ pub(crate) fn of_object(defaults: &HeaderDefaults, namespace: &str) -> DefaultCh
 pub(crate) fn check(defaults: &HeaderDefaults) -> Vec<FieldError> {
     let mut findings = Findings::default();
     read(defaults, &"n".repeat(LONGEST_NAMESPACE), &mut findings);
-    let findings = findings.list.into_iter();
-    findings
-        .filter_map(|finding| {
-            let (field, message) = finding.message.split_once(": ")?;
-            Some(FieldError::new(field.to_owned(), message.to_owned()))
-        })
-        .collect()
+    findings.into_field_errors()
 }
 
 fn read(defaults: &HeaderDefaults, namespace: &str, findings: &mut Findings) -> DefaultChanges {

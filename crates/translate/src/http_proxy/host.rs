@@ -200,7 +200,7 @@ pub(super) fn read(
     let rates = host.rate_limit_policy.as_deref();
     let global = rates.and_then(|policy| policy.global.as_deref());
     let about = ("VirtualHostError", FIELD);
-    let global_rate = global_rate::read(reader, of, about, global, &mut findings);
+    let global_rate = global_rate::of_host(reader, of, about, global, &mut findings);
     let rate = rates.and_then(|policy| policy.local.as_deref());
     let rate = rate.and_then(|policy| access::rate(About::HOST_RATE, FIELD, policy, &mut findings));
     let field = format!("{FIELD}.authorization");
