@@ -116,7 +116,7 @@ async fn all_hosts_are_authorized_unless_they_have_a_policy_of_their_own() {
             &(plain.clone() + &route("/open", ", authPolicy: {disabled: true}")),
         )
         + &proxy(
-            "off",
+            "without",
             ", authorization: {authPolicy: {disabled: true}}",
             &(plain.clone() + &route("/on", ", authPolicy: {}")),
         )
@@ -134,8 +134,8 @@ async fn all_hosts_are_authorized_unless_they_have_a_policy_of_their_own() {
         &[
             ("web.test", "/denied", "401"),
             ("web.test", "/open/denied", "a"),
-            ("off.test", "/denied", "a"),
-            ("off.test", "/on/denied", "401"),
+            ("without.test", "/denied", "a"),
+            ("without.test", "/on/denied", "401"),
             ("own.test", "/denied", "a"),
             ("none.test", "/denied", "401"),
         ],
@@ -162,7 +162,10 @@ async fn all_hosts_are_authorized_unless_they_have_a_policy_of_their_own() {
     becomes(fleet.http, "none.test", "/", "503").await;
     check(
         fleet.http,
-        &[("off.test", "/denied", "a"), ("own.test", "/denied", "a")],
+        &[
+            ("without.test", "/denied", "a"),
+            ("own.test", "/denied", "a"),
+        ],
     )
     .await;
     folder.replace(FILE, &configuration(""));
@@ -188,7 +191,7 @@ async fn hosts_without_limits_have_the_default_ones() {
         )
         + &proxy("own", &own, &plain)
         + &proxy(
-            "off",
+            "without",
             ", rateLimitPolicy: {global: {disabled: true}}",
             &plain,
         );
@@ -205,7 +208,7 @@ async fn hosts_without_limits_have_the_default_ones() {
         &[
             ("web.test", "/", "429"),
             ("web.test", "/open", "a"),
-            ("off.test", "/", "a"),
+            ("without.test", "/", "a"),
             ("own.test", "/", "a"),
         ],
     )
