@@ -265,8 +265,8 @@ pub struct RateLimitServiceConfiguration {
         rename = "enableResourceExhaustedCode"
     )]
     pub resource_exhausted: bool,
-    /// The limits for hosts of HTTPProxies without limits of their own. A host opts out with
-    /// `rateLimitPolicy.global.disabled`, and a route like from the limits of its host.
+    /// The limits for hosts of HTTPProxies without limits of their own. Hosts and routes disable them with
+    /// `rateLimitPolicy.global.disabled`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub default_global_rate_limit_policy: Option<Box<DefaultGlobalRateLimitPolicy>>,
 }
