@@ -226,8 +226,8 @@ pub(crate) fn samples() -> Vec<Sample> {
             Some("spec.rateLimitService.defaultGlobalRateLimitPolicy.descriptors"),
         ),
         configuration(
-            "/spec/rateLimitService/defaultGlobalRateLimitPolicy/descriptors/0/entries/0",
-            json!({}),
+            "/spec/rateLimitService/defaultGlobalRateLimitPolicy/descriptors/0/entries",
+            json!([{}]),
             Some("spec.rateLimitService.defaultGlobalRateLimitPolicy.descriptors[0].entries[0]"),
         ),
         configuration(
