@@ -13,16 +13,16 @@ use crate::harness::{
 };
 
 /// The file with a configuration.
-const FILE: &str = "sesame.yaml";
+pub(crate) const FILE: &str = "sesame.yaml";
 
-fn configuration(spec: &str) -> String {
+pub(crate) fn configuration(spec: &str) -> String {
     format!(
         "apiVersion: projectsesame.io/v1alpha1\nkind: SesameConfiguration\nmetadata: {{name: sesame}}\nspec: {{{spec}}}\n"
     )
 }
 
 /// Starts a default fleet whose configuration is in a separate folder.
-async fn configured(spec: &str, objects: &str) -> (DefaultFleet, Folder) {
+pub(crate) async fn configured(spec: &str, objects: &str) -> (DefaultFleet, Folder) {
     let folder = Folder::new(&[(FILE, configuration(spec))]);
     let file = folder.file(FILE);
     let file = file.to_str().expect("a readable path");
@@ -118,6 +118,78 @@ async fn settings_of_listeners_apply_to_the_default_fleet() {
     becomes("a").await;
     folder.replace(FILE, &configuration(""));
     becomes("400").await;
+}
+
+#[tokio::test]
+async fn requests_to_the_default_fleet_are_traced() {
+    let (backends, services) = backends(&["a", "otel"]).await;
+    let objects = services
+        + "
+apiVersion: projectsesame.io/v1alpha1
+kind: ExtensionService
+metadata: {name: collector}
+spec: {services: [{name: otel, port: 80}], protocol: h2c}
+---
+apiVersion: projectsesame.io/v1
+kind: HTTPProxy
+metadata: {name: web}
+spec:
+  virtualhost: {fqdn: web.test}
+  routes: [{services: [{name: a, port: 80}]}]
+";
+    let (fleet, folder) = configured("", &objects).await;
+    let request = Request::get("web.test", "/").header("x-user", "me");
+    assert_eq!(request.of(fleet.http).await, "a");
+    assert!(backends[1].spans().is_empty());
+    let tracing = "tracing: {extensionService: {namespace: default, name: collector}, maxPathTagLength: 4, \
+                   customTags: [{tagName: user, requestHeaderName: X-User}, {tagName: env, literal: 5%}]}";
+    folder.replace(FILE, &configuration(tracing));
+    eventually("requests are traced", async || {
+        request.of(fleet.http).await;
+        ensure!(!backends[1].spans().is_empty(), "no spans");
+        Ok(())
+    })
+    .await;
+    let long = Request::get("web.test", "/long").header("x-user", "you");
+    assert_eq!(long.of(fleet.http).await, "a");
+    eventually("the span has the settings", async || {
+        let spans = backends[1].spans();
+        let mut spans = spans.iter();
+        let span = spans.find(|span| {
+            span.attributes
+                .get("user")
+                .is_some_and(|user| user == "you")
+        });
+        let span = span.context("no span")?;
+        let attribute = |name: &str| span.attributes.get(name).map(String::as_str);
+        ensure!(attribute("env") == Some("5%"), "{span:?}");
+        ensure!(
+            attribute("http.url") == Some("http://web.test/lon"),
+            "{span:?}"
+        );
+        ensure!(attribute("k8s.pod.name").is_none(), "{span:?}");
+        ensure!(span.service == "sesame", "{span:?}");
+        Ok(())
+    })
+    .await;
+    let missing = tracing.replace("collector", "missing");
+    folder.replace(FILE, &configuration(&missing));
+    eventually("the status reports the missing collector", async || {
+        let status = fleet.sesame.status("SesameConfiguration", "sesame").await?;
+        let programmed = &status["conditions"][1];
+        let message = programmed["errors"][0]["message"]
+            .as_str()
+            .unwrap_or_default();
+        let expected =
+            "spec.tracing.extensionService: ExtensionService default/missing does not exist";
+        ensure!(
+            programmed["reason"] == "Unresolved" && message == expected,
+            "{status}"
+        );
+        Ok(())
+    })
+    .await;
+    assert_eq!(request.of(fleet.http).await, "a");
 }
 
 /// Two free ports on an address, starting 1,000 above the offset.
@@ -232,17 +304,47 @@ const FIELDS: &[(&str, &str)] = &[
         "httpProxy: {fallbackCertificate: {name: web}}",
     ),
     (
-        "rateLimitService: {extensionService: {namespace: a, name: b}, domain: a, failOpen: true, \
+        "rateLimitService: {extensionService: {namespace: default, name: called}, domain: a, failOpen: true, \
          enableXRateLimitHeaders: true, enableResourceExhaustedCode: true}",
         "rateLimitService: {domain: a}",
     ),
+    (
+        "rateLimitService: {extensionService: {namespace: default, name: called}, \
+         defaultGlobalRateLimitPolicy: {descriptors: [{entries: [{requestHeader: {headerName: x-a, descriptorKey: a}}]}]}, failOpen: true}",
+        "rateLimitService: {extensionService: {namespace: default, name: called}, \
+         defaultGlobalRateLimitPolicy: {descriptors: [{entries: [{requestHeader: {headerName: x a, descriptorKey: a}}]}]}}",
+    ),
+    (
+        "globalAuth: {extensionService: {namespace: default, name: called}, authPolicy: {disabled: true, context: {a: b}}, \
+         failOpen: true, responseTimeout: 1s, withRequestBody: {maxRequestBytes: 9, packAsBytes: true}}",
+        "globalAuth: {extensionService: {namespace: default, name: called}, withRequestBody: {maxRequestBytes: 0}}",
+    ),
+    (
+        "policy: {requestHeaders: {set: [{name: x-a, value: b}]}, responseHeaders: {remove: [x-b]}, applyToIngress: true}",
+        "policy: {requestHeaders: {set: [{name: host, value: b}]}}",
+    ),
+    (
+        "tracing: {extensionService: {namespace: default, name: called}, serviceName: a, overallSampling: '5', \
+         includePodDetail: false, maxPathTagLength: 9, customTags: [{tagName: a, literal: b}]}",
+        "tracing: {extensionService: {namespace: default, name: called}, overallSampling: '101'}",
+    ),
 ];
+
+/// The ExtensionService that they refer to.
+const EXTENSION: &str = "
+apiVersion: projectsesame.io/v1alpha1
+kind: ExtensionService
+metadata: {name: called}
+spec: {services: [{name: a, port: 80}], protocol: h2c}
+---
+";
 
 #[tokio::test]
 async fn valid_and_invalid_changes_of_every_field_fail_no_request() {
     let identity = Identity::self_signed(&["web.test"]).expect("a certificate");
     let (_backends, services) = backends(&["a"]).await;
-    let (fleet, folder) = configured("", &(services + &proxy(&identity))).await;
+    let objects = services + EXTENSION + &proxy(&identity);
+    let (fleet, folder) = configured("", &objects).await;
     let request = Request::get("web.test", "/plain");
     becomes(fleet.http, "web.test", "/plain", "a").await;
     let stop = Arc::new(AtomicBool::new(false));

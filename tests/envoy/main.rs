@@ -36,6 +36,7 @@ mod paths;
 mod pods;
 mod proxy_clients;
 mod proxy_cookies;
+mod proxy_defaults;
 mod proxy_fallback;
 mod proxy_tokens;
 mod rates;

@@ -350,5 +350,82 @@ pub(crate) fn samples() -> Vec<Sample> {
             json!(""),
             Some("spec.rateLimitService.domain"),
         ),
+        configuration(
+            "/spec/rateLimitService/defaultGlobalRateLimitPolicy/descriptors",
+            json!([]),
+            Some("spec.rateLimitService.defaultGlobalRateLimitPolicy.descriptors"),
+        ),
+        configuration(
+            "/spec/rateLimitService/defaultGlobalRateLimitPolicy/descriptors/0/entries",
+            json!([{}]),
+            Some("spec.rateLimitService.defaultGlobalRateLimitPolicy.descriptors[0].entries[0]"),
+        ),
+        configuration(
+            "/spec/globalAuth/responseTimeout",
+            json!("infinity"),
+            Some("spec.globalAuth.responseTimeout"),
+        ),
+        configuration(
+            "/spec/globalAuth/withRequestBody/maxRequestBytes",
+            json!(1_048_577),
+            Some("spec.globalAuth.withRequestBody"),
+        ),
+        configuration(
+            "/spec/globalAuth/withRequestBody/maxRequestBytes",
+            json!(0),
+            Some("spec.globalAuth.withRequestBody.maxRequestBytes"),
+        ),
+        configuration(
+            "/spec/policy/requestHeaders/set/0/name",
+            json!(""),
+            Some("spec.policy.requestHeaders.set[0].name"),
+        ),
+        configuration(
+            "/spec/policy/responseHeaders/set/0/value",
+            json!(""),
+            Some("spec.policy.responseHeaders.set[0].value"),
+        ),
+        configuration(
+            "/spec/policy/responseHeaders/remove",
+            json!(["a", "a"]),
+            Some("spec.policy.responseHeaders.remove[1]"),
+        ),
+        // Translation reports it.
+        configuration(
+            "/spec/policy/requestHeaders/set/0/name",
+            json!("host"),
+            None,
+        ),
+        configuration(
+            "/spec/tracing/extensionService",
+            Value::Null,
+            Some("spec.tracing.extensionService"),
+        ),
+        configuration("/spec/tracing/overallSampling", json!("100.0"), None),
+        configuration(
+            "/spec/tracing/overallSampling",
+            json!("100.5"),
+            Some("spec.tracing.overallSampling"),
+        ),
+        configuration(
+            "/spec/tracing/maxPathTagLength",
+            json!(0),
+            Some("spec.tracing.maxPathTagLength"),
+        ),
+        configuration(
+            "/spec/tracing/customTags/0/requestHeaderName",
+            json!("x-env"),
+            Some("spec.tracing.customTags[0]"),
+        ),
+        configuration(
+            "/spec/tracing/customTags/1/requestHeaderName",
+            json!("x user"),
+            Some("spec.tracing.customTags[1].requestHeaderName"),
+        ),
+        configuration(
+            "/spec/tracing/customTags/1/tagName",
+            json!("env"),
+            Some("spec.tracing.customTags[1]"),
+        ),
     ]
 }

@@ -3,7 +3,7 @@
 //! Omits what is the same in every outcome ([`Constants`], pinned in a separate case) and the outcome of the shared
 //! objects alone. Nothing else is omitted: fields that this module doesn't handle are shown as they are. Objects are
 //! translated as in `sesame translate`, with the fallback certificate `default/wildcard` and the rate limit service
-//! `default/limits`.
+//! `default/limits`, or with the configuration `default/instance` if it is one of the objects.
 
 mod downstream_tls;
 mod filters;
@@ -20,9 +20,13 @@ use sesame_control::{
     IngressSettings, Mode, Options, RATE_LIMIT_DOMAIN, RateLimitSettings, Settings, Translation,
     translate_with,
 };
+use sesame_translate::configuration;
 use sesame_translate::problem::Notices;
 
 use crate::yaml::Node;
+
+/// The name of the instance's configuration.
+const INSTANCE: &str = "instance";
 
 /// The outcome of a translation.
 #[derive(Clone, Debug)]
@@ -62,12 +66,31 @@ pub fn of(values: &[Value]) -> Outcome {
             .iter()
             .map(|object| (object.key(), object.generation()))
             .collect(),
-        translation: translate_with(objects, settings(), Options::default()),
+        translation: {
+            let settings = settings(&objects);
+            translate_with(objects, settings, Options::default())
+        },
     }
 }
 
-/// Settings for all cases; they affect only objects that use them.
-fn settings() -> Settings {
+/// The settings of the instance's configuration. While it is invalid, or without it, they are the same in all cases, and
+/// affect only objects that use them.
+fn settings(objects: &[Object]) -> Settings {
+    let usual = usual_settings();
+    let mut configurations = objects.iter().filter_map(|object| match object {
+        Object::SesameConfiguration(found) if *found.meta.name == *INSTANCE => Some(found),
+        _ => None,
+    });
+    match configurations.next() {
+        Some(found) => configuration::settings(&usual, found).unwrap_or_else(|_| Settings {
+            configuration: Some(found.meta.namespaced_name()),
+            ..usual
+        }),
+        None => usual,
+    }
+}
+
+fn usual_settings() -> Settings {
     let ingress = IngressSettings {
         fallback_certificate: Some(NamespacedName::new("default", "wildcard")),
         rate_limits: Some(RateLimitSettings {
@@ -76,6 +99,7 @@ fn settings() -> Settings {
             fail_open: false,
             headers: true,
             resource_exhausted: false,
+            default: None,
         }),
         ..IngressSettings::default()
     };

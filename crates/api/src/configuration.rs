@@ -5,9 +5,12 @@
 
 mod envoy;
 mod gateway_choices;
+mod global_auth;
 mod instance;
 mod listeners;
+mod policy;
 mod publishing;
+mod tracing;
 
 use std::sync::Arc;
 
@@ -16,6 +19,7 @@ use serde::{Deserialize, Serialize};
 use crate::check::{self, Check};
 use crate::condition::ConditionsStatus;
 use crate::decode::{self, DecodeError};
+use crate::http_proxy::RateLimitDescriptor;
 use crate::key::NamespacedName;
 use crate::meta::Meta;
 use crate::named::Named;
@@ -27,6 +31,7 @@ pub use self::envoy::{
     EnvoyToleration, EnvoyWorkload, ResourceAmounts, TolerationEffect, TolerationOperator,
 };
 pub use self::gateway_choices::{GatewayChoice, GatewayChoices};
+pub use self::global_auth::{GlobalAuthBody, GlobalAuthConfiguration, GlobalAuthPolicy};
 pub use self::instance::{
     InstanceConfiguration, InstanceLog, InstanceLogFormat, InstanceLogLevel, InstanceResources,
 };
@@ -35,12 +40,14 @@ pub use self::listeners::{
     EscapedSlashesAction, HeadersWithUnderscores, ListenersAccessLog, ListenersConfiguration,
     ListenersLimits, ListenersPaths, ListenersTimeouts, ListenersTls, ListenersTlsVersion,
 };
+pub use self::policy::{DefaultHeader, DefaultHeaders, PolicyConfiguration};
 pub use self::publishing::{
     AwsLoadBalancer, AwsLoadBalancerType, AzureLoadBalancer, ExternalTrafficPolicy,
     GatewayPublishing, GatewayPublishingParameters, GcpLoadBalancer, LoadBalancerProvider,
     LoadBalancerProviderType, LoadBalancerPublishing, LoadBalancerScope, NetworkPublishing,
     NetworkPublishingType,
 };
+pub use self::tracing::{CustomTag, TracingConfiguration};
 
 /// Configures a Sesame instance and its Envoys. GatewayClasses and Gateways may refer to a SesameConfiguration of their
 /// own for their Envoys.
@@ -105,6 +112,15 @@ pub struct ConfigurationSpec {
     /// How the operator runs Sesame itself for this configuration. Without the operator, this section has no effect.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instance: Option<Box<InstanceConfiguration>>,
+    /// External authorization of the requests to all hosts of HTTPProxies.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub global_auth: Option<Box<GlobalAuthConfiguration>>,
+    /// Changes to the headers of requests and responses, for all routes of HTTPProxies.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub policy: Option<Box<PolicyConfiguration>>,
+    /// Tracing of requests, for all Envoys of the instance.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tracing: Option<Box<TracingConfiguration>>,
 }
 
 impl ConfigurationSpec {
@@ -281,6 +297,21 @@ pub struct RateLimitServiceConfiguration {
         rename = "enableResourceExhaustedCode"
     )]
     pub resource_exhausted: bool,
+    /// The limits for hosts of HTTPProxies without limits of their own. Hosts and routes disable them with
+    /// `rateLimitPolicy.global.disabled`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub default_global_rate_limit_policy: Option<Box<DefaultGlobalRateLimitPolicy>>,
+}
+
+/// The limits for hosts without limits of their own.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct DefaultGlobalRateLimitPolicy {
+    /// The descriptors to send to the service. A request is rejected if any descriptor is over its limit. They total at most
+    /// 4096 bytes as JSON.
+    #[cfg_attr(feature = "schema", schemars(length(min = 1, max = 32)))]
+    pub descriptors: Vec<RateLimitDescriptor>,
 }
 
 /// The name of an object in any namespace.

@@ -75,17 +75,19 @@ pub use check::{is_header_name, is_hostname, is_precise_hostname};
 pub use condition::{Condition, ConditionStatus, ConditionsStatus, SubCondition};
 pub use configuration::{
     AcceptProxyProtocol, AccessLogFilter, AccessLogStyle, AwsLoadBalancer, AwsLoadBalancerType,
-    AzureLoadBalancer, CipherSuite, CompressionAlgorithm, ConfigurationSpec, DefaultPorts,
-    EnvoyAutoscaling, EnvoyConfiguration, EnvoyDrain, EnvoyLogLevel, EnvoyResources,
-    EnvoyToleration, EnvoyWorkload, EscapedSlashesAction, ExternalTrafficPolicy, GatewayChoice,
-    GatewayChoices, GatewayConfiguration, GatewayPublishing, GatewayPublishingParameters,
-    GcpLoadBalancer, HeadersWithUnderscores, HttpProxyConfiguration, IngressConfiguration,
-    InstanceConfiguration, InstanceLog, InstanceLogFormat, InstanceLogLevel, InstanceResources,
-    ListenersAccessLog, ListenersConfiguration, ListenersLimits, ListenersPaths, ListenersTimeouts,
-    ListenersTls, ListenersTlsVersion, LoadBalancerProvider, LoadBalancerProviderType,
-    LoadBalancerPublishing, LoadBalancerScope, NetworkPublishing, NetworkPublishingType,
-    ObjectName, RateLimitServiceConfiguration, ResourceAmounts, SesameConfiguration,
-    TolerationEffect, TolerationOperator, UnmanagedEnvoy,
+    AzureLoadBalancer, CipherSuite, CompressionAlgorithm, ConfigurationSpec, CustomTag,
+    DefaultGlobalRateLimitPolicy, DefaultHeader, DefaultHeaders, DefaultPorts, EnvoyAutoscaling,
+    EnvoyConfiguration, EnvoyDrain, EnvoyLogLevel, EnvoyResources, EnvoyToleration, EnvoyWorkload,
+    EscapedSlashesAction, ExternalTrafficPolicy, GatewayChoice, GatewayChoices,
+    GatewayConfiguration, GatewayPublishing, GatewayPublishingParameters, GcpLoadBalancer,
+    GlobalAuthBody, GlobalAuthConfiguration, GlobalAuthPolicy, HeadersWithUnderscores,
+    HttpProxyConfiguration, IngressConfiguration, InstanceConfiguration, InstanceLog,
+    InstanceLogFormat, InstanceLogLevel, InstanceResources, ListenersAccessLog,
+    ListenersConfiguration, ListenersLimits, ListenersPaths, ListenersTimeouts, ListenersTls,
+    ListenersTlsVersion, LoadBalancerProvider, LoadBalancerProviderType, LoadBalancerPublishing,
+    LoadBalancerScope, NetworkPublishing, NetworkPublishingType, ObjectName, PolicyConfiguration,
+    RateLimitServiceConfiguration, ResourceAmounts, SesameConfiguration, TolerationEffect,
+    TolerationOperator, TracingConfiguration, UnmanagedEnvoy,
 };
 pub use contour::{ContourExtensionService, ContourHTTPProxy, ContourTLSCertificateDelegation};
 pub use decode::{DecodeError, PathSegment, decode_value};

@@ -283,6 +283,7 @@ impl IngressArgs {
                     fail_open: self.rate_limit_fail_open,
                     headers: self.rate_limit_headers,
                     resource_exhausted: self.rate_limit_resource_exhausted,
+                    default: None,
                 }),
             ..IngressSettings::default()
         }

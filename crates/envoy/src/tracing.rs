@@ -39,6 +39,7 @@ pub(crate) fn tracing(tracing: &Tracing) -> pb::Tracing {
         overall_sampling: overall_sampling(tracing.sampling).map(|share| Percent {
             value: f64::from(share) / 100.0,
         }),
+        max_path_tag_length: tracing.max_path.and_then(wire::uint32),
         custom_tags: tracing.attributes.iter().map(custom_tag).collect(),
         provider: Some(trace::tracing::Http {
             name: "envoy.tracers.opentelemetry".to_owned(),
@@ -131,6 +132,10 @@ fn extension<M: Message + Name>(name: &str, config: M) -> core::TypedExtensionCo
 }
 
 fn custom_tag(attribute: &SpanAttribute) -> CustomTag {
+    let named = |type_| CustomTag {
+        tag: attribute.name.to_string(),
+        r#type: Some(type_),
+    };
     let value = match &attribute.value {
         SpanValue::Literal(value) => literal(value),
         SpanValue::Header(name) => {
@@ -144,12 +149,16 @@ fn custom_tag(attribute: &SpanAttribute) -> CustomTag {
         }
         SpanValue::RequestHeader(name) => format!("%REQ({name}):{HEADER_LENGTH}%"),
         SpanValue::ResponseHeader(name) => format!("%RESP({name}):{HEADER_LENGTH}%"),
+        SpanValue::Environment(name) => {
+            let variable = custom_tag::Environment {
+                name: (*name).to_owned(),
+                default_value: String::new(),
+            };
+            return named(custom_tag::Type::Environment(variable));
+        }
         SpanValue::Property(property) => format_of(*property).to_owned(),
     };
-    CustomTag {
-        tag: attribute.name.to_string(),
-        r#type: Some(custom_tag::Type::Value(value)),
-    }
+    named(custom_tag::Type::Value(value))
 }
 
 /// The format command for a property.

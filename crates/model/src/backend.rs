@@ -114,6 +114,11 @@ impl ClusterKey {
         self.with(|policy| policy.client_certificate = certificate)
     }
 
+    /// The same backend for requests that may be lost.
+    pub fn as_best_effort(&self) -> Self {
+        self.with(|policy| policy.best_effort = true)
+    }
+
     fn with(&self, change: impl FnOnce(&mut ClusterPolicy)) -> Self {
         let mut key = self.clone();
         let mut policy = ClusterPolicy::clone(&key.policy.unwrap_or_default());

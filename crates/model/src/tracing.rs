@@ -15,6 +15,8 @@ pub struct Tracing {
     pub service: Arc<str>,
     /// The name of spans; `None` for the request's method.
     pub span: Option<Arc<str>>,
+    /// The maximum length of the path in the URL of spans, in bytes; `None` for Envoy's default.
+    pub max_path: Option<u32>,
     /// Additional attributes, with unique names.
     pub attributes: Vec<SpanAttribute>,
 }
@@ -49,6 +51,8 @@ pub enum SpanValue {
     RequestHeader(Arc<str>),
     /// A header of the response.
     ResponseHeader(Arc<str>),
+    /// An environment variable of the Envoy.
+    Environment(&'static str),
     /// A property of the request or its response.
     Property(SpanProperty),
 }

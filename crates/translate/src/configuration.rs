@@ -6,21 +6,28 @@
 mod choices;
 mod envoy;
 mod fleets;
+mod global_auth;
 mod listeners;
+mod policy;
 pub(crate) mod publishing;
 mod quantity;
 pub mod references;
 mod status;
+mod tracing;
+mod unresolved;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde_json::Value;
-use sesame_api::{ConfigurationSpec, SesameConfiguration};
+use sesame_api::{
+    ConfigurationSpec, GlobalRateLimitPolicy, RateLimitServiceConfiguration, SesameConfiguration,
+};
 use sesame_model::{FleetParameters, ListenerSettings};
 
 use self::choices::Choices;
 use self::envoy::parameters;
+use crate::http_proxy::global_rate;
 use crate::problem::FieldError;
 use crate::settings::{
     INGRESS_CLASS, IngressSettings, Mode, RATE_LIMIT_DOMAIN, RateLimitSettings, Settings,
@@ -28,9 +35,13 @@ use crate::settings::{
 
 pub(crate) use self::fleets::listener_settings;
 pub(crate) use self::status::statuses;
+pub(crate) use self::tracing::{TracingSources, collector, tracing};
 
 /// The ConfigMap key that holds a document: the `spec` of a SesameConfiguration, as YAML or JSON.
 pub const KEY: &str = "configuration.yaml";
+
+/// The field with the default rate limits.
+const DEFAULT_LIMITS: &str = "rateLimitService.defaultGlobalRateLimitPolicy";
 
 /// The maximum length of the text, in bytes. All fields together take less than a tenth of it.
 const MAX_TEXT: usize = 64 * 1024;
@@ -83,6 +94,20 @@ impl FleetSettings {
     }
 }
 
+/// The invalid fields of an instance's configuration.
+fn errors(spec: &ConfigurationSpec) -> Vec<FieldError> {
+    let errors = [FleetSettings::read(spec).err(), ingress(spec).err()];
+    errors.into_iter().flatten().flatten().collect()
+}
+
+fn default_limits(service: &RateLimitServiceConfiguration) -> Option<GlobalRateLimitPolicy> {
+    let default = service.default_global_rate_limit_policy.as_ref()?;
+    Some(GlobalRateLimitPolicy {
+        disabled: false,
+        descriptors: default.descriptors.clone(),
+    })
+}
+
 /// Parses the text of a ConfigMap.
 ///
 /// # Errors
@@ -120,11 +145,15 @@ pub fn settings(
         },
         mode => mode.clone(),
     };
+    let (Ok(fleet), Ok(ingress)) = (FleetSettings::read(spec), ingress(spec)) else {
+        return Err(errors(spec));
+    };
     Ok(Settings {
         controller_name: gateway.map(|gateway| Arc::clone(&gateway.controller_name)),
         mode,
-        ingress: ingress(spec),
-        fleet: FleetSettings::read(spec)?,
+        ingress,
+        fleet,
+        tracing: spec.tracing.as_deref().map(tracing::settings),
         configuration: Some(configuration.meta.namespaced_name()),
         unmanaged_envoy: match started.configuration {
             Some(_) => started.unmanaged_envoy.clone(),
@@ -134,12 +163,25 @@ pub fn settings(
     })
 }
 
-fn ingress(spec: &ConfigurationSpec) -> IngressSettings {
+fn ingress(spec: &ConfigurationSpec) -> Result<IngressSettings, Vec<FieldError>> {
     let set = |names: &[Arc<str>]| -> BTreeSet<Arc<str>> { names.iter().cloned().collect() };
+    let limits = spec.rate_limit_service.as_ref().and_then(default_limits);
+    let wrong_limits = limits.map(|limits| global_rate::check(DEFAULT_LIMITS, &limits));
+    let (auth, headers) = match (
+        global_auth::read(spec.global_auth.as_deref()),
+        policy::read(spec.policy.as_deref()),
+        wrong_limits.unwrap_or_default(),
+    ) {
+        (Ok(auth), Ok(headers), limits) if limits.is_empty() => (auth, headers),
+        (auth, headers, limits) => {
+            let errors = [auth.err(), headers.err(), Some(limits)];
+            return Err(errors.into_iter().flatten().flatten().collect());
+        }
+    };
     let ingress = spec.ingress.as_ref();
     let proxies = spec.http_proxy.as_ref();
     let classes = ingress.and_then(|ingress| ingress.class_names.as_deref());
-    IngressSettings {
+    Ok(IngressSettings {
         classes: classes.map_or_else(|| BTreeSet::from([INGRESS_CLASS.into()]), set),
         only_classes: classes.is_some(),
         ports: spec.default_ports,
@@ -157,9 +199,12 @@ fn ingress(spec: &ConfigurationSpec) -> IngressSettings {
                 fail_open: service.fail_open,
                 headers: service.headers,
                 resource_exhausted: service.resource_exhausted,
+                default: default_limits(service),
             }
         }),
-    }
+        auth,
+        headers,
+    })
 }
 
 #[cfg(test)]

@@ -5,18 +5,19 @@
 //! of these roots are rebuilt. Walking a tree doesn't read routes, so the statuses of other HTTPProxies don't change.
 
 mod access;
-mod authorization;
+pub(crate) mod authorization;
 mod balancing;
 mod class;
 mod clients;
 mod conditions;
 mod cookies;
 mod cors;
+pub(crate) mod default_headers;
 pub(crate) mod extensions;
 mod fallback;
 mod findings;
 mod fragment;
-mod global_rate;
+pub(crate) mod global_rate;
 mod headers;
 mod health;
 mod host;

@@ -110,6 +110,10 @@ pub fn stages(b: &mut Builder) -> Pipeline {
     let extensions = extensions::read(b, &inputs);
     let secrets = [proxies.by_authority.into(), extensions.by_authority.into()];
     let authorities = authorities::states(b, &inputs, secrets);
+    let collector = configuration::collector(b, &inputs, extensions);
+    let by_collector = b.index(collector, "collectors by cluster", |(), cluster| {
+        vec![cluster.clone()]
+    });
     let http_by_backend = by_backend(b, "http_routes by backend", inputs.http_routes);
     let grpc_by_backend = by_backend(b, "grpc_routes by backend", inputs.grpc_routes);
     let tls_by_backend = by_backend(b, "tls_routes by backend", inputs.tls_routes);
@@ -143,6 +147,7 @@ pub fn stages(b: &mut Builder) -> Pipeline {
             ingresses.by_backend.into(),
             proxies.by_backend.into(),
             extensions.by_cluster.into(),
+            by_collector.into(),
         ],
     );
     let policies = backend_tls::policies(b, &inputs, authorities);
@@ -362,6 +367,16 @@ pub fn stages(b: &mut Builder) -> Pipeline {
         },
     );
     let listener_settings = configuration::listener_settings(b, &inputs, gateways.parameters);
+    let tracing = configuration::tracing(
+        b,
+        &inputs,
+        configuration::TracingSources {
+            own: telemetry.own,
+            collector,
+            fleets: listener_settings,
+            client_certificates: gateways.client_certificates,
+        },
+    );
     let of_ports = ports::Sources {
         points_by_port,
         terminations: b.union(
@@ -380,7 +395,7 @@ pub fn stages(b: &mut Builder) -> Pipeline {
             own.then(|| key.listener.clone()).into_iter().collect()
         }),
         client_certificates: gateways.client_certificates,
-        tracing: telemetry.tracing,
+        tracing,
         settings: listener_settings,
     };
     let listeners = b.derive(
@@ -495,7 +510,7 @@ pub fn stages(b: &mut Builder) -> Pipeline {
         addresses,
     );
     let extension_status = extensions::statuses(b, &inputs, of_default_fleet.extensions);
-    let configuration_status = configuration::statuses(b, &inputs);
+    let configuration_status = configuration::statuses(b, &inputs, of_default_fleet.extensions);
     let statuses = b.union(
         "statuses",
         [

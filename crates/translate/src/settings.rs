@@ -1,13 +1,14 @@
 //! Settings for a translation: one input row that stages read, so that settings can change at run time.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use sesame_api::{
-    DefaultPorts, GatewayClass, GatewayConfiguration, IngressConfiguration, NamespacedName,
-    UnmanagedEnvoy,
+    DefaultPorts, GatewayClass, GatewayConfiguration, GlobalRateLimitPolicy, HeadersPolicy,
+    IngressConfiguration, NamespacedName, UnmanagedEnvoy,
 };
-use sesame_model::{FleetId, Port};
+use sesame_model::{AuthBody, FleetId, PartsPerMillion, Port, SpanAttribute};
 
 use crate::configuration::FleetSettings;
 
@@ -34,6 +35,8 @@ pub struct Settings {
     pub ingress: IngressSettings,
     /// The settings of all fleets, which GatewayClasses and Gateways may override.
     pub fleet: FleetSettings,
+    /// How requests are traced, except those to Gateways with a valid policy of their own; `None` if they aren't.
+    pub tracing: Option<TracingSettings>,
     /// The SesameConfiguration that these settings come from, if any.
     pub configuration: Option<NamespacedName>,
     /// Where clients reach unmanaged Envoys, as read from that configuration at startup.
@@ -60,6 +63,38 @@ pub struct IngressSettings {
     pub fallback_certificate: Option<NamespacedName>,
     /// The service for global rate limits in HTTPProxies; without it, such limits are errors.
     pub rate_limits: Option<RateLimitSettings>,
+    /// The authorization of requests to all hosts; `None` if there is none.
+    pub auth: Option<GlobalAuthSettings>,
+    /// Changes to headers on all routes.
+    pub headers: HeaderDefaults,
+}
+
+/// External authorization of requests to all hosts of HTTPProxies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GlobalAuthSettings {
+    /// The ExtensionService.
+    pub service: NamespacedName,
+    /// Whether requests pass if the service fails.
+    pub fail_open: bool,
+    /// Whether only hosts and routes with a policy of their own need authorization.
+    pub disabled: bool,
+    /// Names and values for the service.
+    pub context: BTreeMap<String, String>,
+    /// The timeout of a call: zero means no limit, `None` means the ExtensionService's.
+    pub timeout: Option<Duration>,
+    /// The part of the body that is sent to the service.
+    pub body: Option<AuthBody>,
+}
+
+/// Changes to headers on all routes of HTTPProxies.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HeaderDefaults {
+    /// The changes to forwarded requests.
+    pub requests: HeadersPolicy,
+    /// The changes to responses.
+    pub responses: HeadersPolicy,
+    /// Whether they also apply to Ingresses.
+    pub ingresses: bool,
 }
 
 /// The service for global rate limits.
@@ -75,6 +110,23 @@ pub struct RateLimitSettings {
     pub headers: bool,
     /// Whether rejected gRPC calls get `RESOURCE_EXHAUSTED` instead of `UNAVAILABLE`.
     pub resource_exhausted: bool,
+    /// The limits for hosts without limits of their own.
+    pub default: Option<GlobalRateLimitPolicy>,
+}
+
+/// How requests are traced.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TracingSettings {
+    /// The ExtensionService of the collector.
+    pub collector: NamespacedName,
+    /// The share of requests that are traced.
+    pub rate: PartsPerMillion,
+    /// The service name in spans; `None` for the fleet's name.
+    pub service: Option<Arc<str>>,
+    /// The maximum length of the URL's path in spans, in bytes; `None` for Envoy's default.
+    pub max_path: Option<u32>,
+    /// Additional attributes of spans, with unique names.
+    pub attributes: Vec<SpanAttribute>,
 }
 
 impl IngressSettings {
@@ -104,6 +156,8 @@ impl Default for IngressSettings {
             root_namespaces: None,
             fallback_certificate: None,
             rate_limits: None,
+            auth: None,
+            headers: HeaderDefaults::default(),
         }
     }
 }
@@ -132,6 +186,7 @@ impl Settings {
             mode,
             ingress: IngressSettings::default(),
             fleet: FleetSettings::default(),
+            tracing: None,
             configuration: None,
             unmanaged_envoy: None,
             ipv6: true,

@@ -4,19 +4,28 @@
 use std::sync::Arc;
 
 use crate::configuration::{
-    ConfigurationSpec, DefaultPorts, EnvoyAutoscaling, EnvoyConfiguration, EnvoyLogLevel,
-    EnvoyToleration, EnvoyWorkload, GatewayChoice, GatewayChoices, GatewayConfiguration,
-    HttpProxyConfiguration, IngressConfiguration, ObjectName, RateLimitServiceConfiguration,
-    ResourceAmounts, TolerationEffect, TolerationOperator, UnmanagedEnvoy,
+    ConfigurationSpec, CustomTag, DefaultHeader, DefaultHeaders, DefaultPorts, EnvoyAutoscaling,
+    EnvoyConfiguration, EnvoyLogLevel, EnvoyToleration, EnvoyWorkload, GatewayChoice,
+    GatewayChoices, GatewayConfiguration, GlobalAuthBody, GlobalAuthConfiguration,
+    HttpProxyConfiguration, IngressConfiguration, ObjectName, PolicyConfiguration,
+    RateLimitServiceConfiguration, ResourceAmounts, TolerationEffect, TolerationOperator,
+    TracingConfiguration, UnmanagedEnvoy,
 };
 
 use super::{
-    Check, at, each, each_of_some, ensure, fail, instance, known, known_word, listeners, optional,
-    publishing, text, unique,
+    Check, at, each, each_of_some, ensure, fail, http_proxy, instance, known, known_word,
+    listeners, optional, publishing, text, unique,
 };
 
 /// The maximum number of replicas, and the maximum CPU target in percent.
 const MAX_REPLICAS: u32 = 10_000;
+
+/// The maximum size of a body for an authorization service, whole or in part.
+const MAX_BODY: u32 = 8 << 20;
+const MAX_PARTIAL_BODY: u32 = 1 << 20;
+
+/// The maximum length of a path in spans.
+const MAX_PATH_TAG: u32 = 8192;
 
 pub(crate) fn spec(spec: &ConfigurationSpec) -> Check {
     ensure(
@@ -33,12 +42,15 @@ pub(crate) fn spec(spec: &ConfigurationSpec) -> Check {
     optional("unmanagedEnvoy", spec.unmanaged_envoy.as_ref(), unmanaged)?;
     at("defaultPorts", ports(spec.default_ports))?;
     optional("ingress", spec.ingress.as_ref(), ingress)?;
-    optional("httpProxy", spec.http_proxy.as_ref(), http_proxy)?;
+    optional("httpProxy", spec.http_proxy.as_ref(), proxies)?;
     optional(
         "rateLimitService",
         spec.rate_limit_service.as_ref(),
         rate_limits,
     )?;
+    optional("globalAuth", spec.global_auth.as_deref(), global_auth)?;
+    optional("policy", spec.policy.as_deref(), policy)?;
+    optional("tracing", spec.tracing.as_deref(), tracing)?;
     optional("instance", spec.instance.as_deref(), instance::instance)
 }
 
@@ -93,7 +105,7 @@ fn ingress(ingress: &IngressConfiguration) -> Check {
     }
 }
 
-fn http_proxy(proxies: &HttpProxyConfiguration) -> Check {
+fn proxies(proxies: &HttpProxyConfiguration) -> Check {
     if let Some(namespaces) = proxies.root_namespaces.as_deref() {
         each_of_some("rootNamespaces", namespaces, 1024, |name| namespace(name))?;
     }
@@ -103,7 +115,109 @@ fn http_proxy(proxies: &HttpProxyConfiguration) -> Check {
 
 fn rate_limits(service: &RateLimitServiceConfiguration) -> Check {
     at("extensionService", named(&service.extension_service))?;
-    optional("domain", service.domain.as_deref(), object_name)
+    optional("domain", service.domain.as_deref(), object_name)?;
+    let default = service.default_global_rate_limit_policy.as_deref();
+    optional("defaultGlobalRateLimitPolicy", default, |default| {
+        let some = !default.descriptors.is_empty();
+        at(
+            "descriptors",
+            ensure(some, "at least one entry is required"),
+        )?;
+        http_proxy::policy::descriptors(&default.descriptors)
+    })
+}
+
+fn global_auth(auth: &GlobalAuthConfiguration) -> Check {
+    at("extensionService", named(&auth.extension_service))?;
+    let few = auth.auth_policy.context.len() <= 32;
+    let context = at("context", ensure(few, "at most 32 entries are allowed"));
+    at("authPolicy", context)?;
+    optional("withRequestBody", auth.with_request_body.as_ref(), body)
+}
+
+fn body(body: &GlobalAuthBody) -> Check {
+    let fits = (1..=MAX_BODY).contains(&body.max_request_bytes);
+    let fits = ensure(fits, &format!("expected a number from 1 to {MAX_BODY}"));
+    at("maxRequestBytes", fits)?;
+    ensure(
+        !body.allow_partial_message || body.max_request_bytes <= MAX_PARTIAL_BODY,
+        "maxRequestBytes must not exceed 1048576 with allowPartialMessage",
+    )
+}
+
+fn policy(policy: &PolicyConfiguration) -> Check {
+    at("requestHeaders", headers(&policy.request_headers))?;
+    at("responseHeaders", headers(&policy.response_headers))
+}
+
+/// Translation checks the names and values.
+fn headers(headers: &DefaultHeaders) -> Check {
+    each("set", &headers.set, 64, |header: &DefaultHeader| {
+        at("name", text::length(&header.name, 1, 256))?;
+        at("value", text::length(&header.value, 1, 4096))
+    })?;
+    unique("set", &headers.set, "name is a duplicate", |header| {
+        Some(&header.name)
+    })?;
+    each("remove", &headers.remove, 64, |name| {
+        text::length(name, 1, 256)
+    })?;
+    unique("remove", &headers.remove, "is a duplicate", Some)
+}
+
+fn tracing(tracing: &TracingConfiguration) -> Check {
+    at("extensionService", named(&tracing.extension_service))?;
+    optional("serviceName", tracing.service_name.as_deref(), object_name)?;
+    let sampling = tracing.overall_sampling.as_deref();
+    optional("overallSampling", sampling, |text| {
+        let valid = percentage(text).is_some();
+        ensure(
+            valid,
+            "expected a percentage from 0 to 100 with at most four decimals, such as 0.25",
+        )
+    })?;
+    let length = tracing.max_path_tag_length.as_ref();
+    optional("maxPathTagLength", length, |length| {
+        let fits = (1..=MAX_PATH_TAG).contains(length);
+        ensure(fits, &format!("expected a number from 1 to {MAX_PATH_TAG}"))
+    })?;
+    let tags = &tracing.custom_tags;
+    each("customTags", tags, 64, custom_tag)?;
+    unique("customTags", tags, "tagName is a duplicate", |tag| {
+        Some(&tag.tag_name)
+    })
+}
+
+fn custom_tag(tag: &CustomTag) -> Check {
+    at("tagName", object_name(&tag.tag_name))?;
+    let literal = tag.literal.as_deref();
+    optional("literal", literal, |text| text::length(text, 1, 1024))?;
+    let header = tag.request_header_name.as_deref();
+    optional("requestHeaderName", header, |name| {
+        text::length(name, 1, 253)?;
+        let valid = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || b == b'-';
+        ensure(
+            name.bytes().all(valid),
+            "expected letters, digits, dashes and underscores",
+        )
+    })?;
+    ensure(
+        literal.is_some() != header.is_some(),
+        "exactly one of literal and requestHeaderName is required",
+    )
+}
+
+/// A percentage in millionths; `None` if the text isn't one. Expects at most four decimals.
+pub(crate) fn percentage(text: &str) -> Option<u32> {
+    let digits = |text: &str, most: usize| {
+        (1..=most).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_digit())
+    };
+    let (whole, decimals) = text.split_once('.').unwrap_or((text, "0"));
+    if !digits(whole, 3) || !digits(decimals, 4) || (whole.len() == 3 && whole != "100") {
+        return None;
+    }
+    let millionths = format!("{whole}{decimals:0<4}").parse().ok()?;
+    (millionths <= 1_000_000).then_some(millionths)
 }
 
 fn envoy(envoy: &EnvoyConfiguration) -> Check {

@@ -1,7 +1,7 @@
 //! HTTPProxies: the rules of their generated CRD. Translation checks rules that depend on other fields or objects, and
 //! reports violations in the status.
 
-mod policy;
+pub(crate) mod policy;
 mod virtual_host;
 
 use std::sync::Arc;

@@ -14,7 +14,8 @@ use crate::open_enum::open_enum;
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct AuthorizationServer {
-    /// The ExtensionService. Required.
+    /// The ExtensionService. Required, unless the Sesame instance has an authorization for all hosts; without an ExtensionService, only
+    /// `authPolicy` applies to it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub extension_ref: Option<ExtensionServiceReference>,
     /// The service's protocol: `grpc` (Envoy's gRPC API), or `http` (a request with the client's method, path and

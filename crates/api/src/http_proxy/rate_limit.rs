@@ -58,10 +58,11 @@ open_enum! {
 }
 
 /// Limits that a rate limit service enforces.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GlobalRateLimitPolicy {
-    /// Whether the host's limits are disabled; only for routes.
+    /// For a route: whether the limits of its host are disabled. For a host: whether the default limits of the Sesame instance
+    /// are disabled.
     #[serde(default, skip_serializing_if = "is_default")]
     pub disabled: bool,
     /// The descriptors to send to the service. A request is rejected if any descriptor is over its limit.
@@ -71,7 +72,7 @@ pub struct GlobalRateLimitPolicy {
 }
 
 /// A descriptor for the rate limit service.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RateLimitDescriptor {
     /// The entries of the descriptor. If a request has no value for one of the entries, the descriptor is omitted.
@@ -80,7 +81,7 @@ pub struct RateLimitDescriptor {
 }
 
 /// An entry of a descriptor. Exactly one field must be set.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 // A CEL rule would cost too much in such deeply nested lists.
 #[cfg_attr(feature = "schema", schemars(extend("minProperties" = 1, "maxProperties" = 1)))]
@@ -101,7 +102,7 @@ pub struct RateLimitDescriptorEntry {
 }
 
 /// An entry with a fixed key and value.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GenericKeyDescriptor {
     /// The key; `generic_key` by default.
@@ -113,7 +114,7 @@ pub struct GenericKeyDescriptor {
 }
 
 /// An entry with the value of a header.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct RequestHeaderDescriptor {
@@ -126,7 +127,7 @@ pub struct RequestHeaderDescriptor {
 }
 
 /// An entry with the key `header_match` and a fixed value, for requests whose headers satisfy the given conditions.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct RequestHeaderValueMatchDescriptor {
@@ -151,6 +152,6 @@ impl RequestHeaderValueMatchDescriptor {
 }
 
 /// An entry with the client's IP address. It has no settings.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RemoteAddressDescriptor {}

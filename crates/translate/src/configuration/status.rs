@@ -11,8 +11,10 @@ use sesame_api::{
 use sesame_engine::{Builder, Index, Reader, Table};
 use sesame_model::UpgradeProgress;
 
-use super::{FleetSettings, publishing};
+use super::unresolved::unresolved;
+use super::{FleetSettings, errors, publishing};
 use crate::gateway_api::class;
+use crate::http_proxy::extensions::ExtensionState;
 use crate::inputs::Inputs;
 use crate::problem::{FieldError, bounded};
 use crate::settings::{Mode, Settings};
@@ -34,8 +36,22 @@ struct Use {
     gateways: usize,
 }
 
+/// What is wrong with a configuration.
+struct Problems {
+    /// Invalid fields.
+    errors: Vec<FieldError>,
+    /// Why its Envoys can't be published.
+    refusal: Option<FieldError>,
+    /// Fields that refer to missing or invalid objects.
+    unresolved: Vec<FieldError>,
+}
+
 /// Declares the statuses.
-pub(crate) fn statuses(b: &mut Builder, inputs: &Inputs) -> Table<ObjectKey, ObjectStatus> {
+pub(crate) fn statuses(
+    b: &mut Builder,
+    inputs: &Inputs,
+    extensions: Table<ObjectKey, ExtensionState>,
+) -> Table<ObjectKey, ObjectStatus> {
     let inputs = *inputs;
     let users = Users {
         classes: b.index(
@@ -73,17 +89,24 @@ pub(crate) fn statuses(b: &mut Builder, inputs: &Inputs) -> Table<ObjectKey, Obj
             let configuration = reader.get(inputs.configurations, key)?;
             let generation = configuration.meta.generation;
             let spec = &configuration.spec;
-            let (errors, refusal) = match FleetSettings::read(spec) {
-                Ok(own) => {
-                    let classes = inputs.gateway_classes;
-                    (
-                        Vec::new(),
-                        publishing::refusal(reader, classes, &settings, &own.parameters),
-                    )
-                }
-                Err(errors) => (errors, None),
+            let own = FleetSettings::read(spec);
+            let refusal = own.as_ref().ok().and_then(|own| {
+                publishing::refusal(reader, inputs.gateway_classes, &settings, &own.parameters)
+            });
+            let errors = match uses.instance {
+                true => errors(spec),
+                false => own.err().unwrap_or_default(),
             };
-            let mut status = status(&settings, spec, &uses, errors, refusal, generation);
+            let unresolved = match uses.instance {
+                true => unresolved(reader, extensions, spec),
+                false => Vec::new(),
+            };
+            let problems = Problems {
+                errors,
+                refusal,
+                unresolved,
+            };
+            let mut status = status(&settings, spec, &uses, problems, generation);
             if uses.instance
                 && let Some(progress) = reader.get(inputs.upgrades, &())
             {
@@ -125,10 +148,14 @@ fn status(
     settings: &Settings,
     spec: &ConfigurationSpec,
     uses: &Use,
-    mut errors: Vec<FieldError>,
-    refusal: Option<FieldError>,
+    problems: Problems,
     generation: i64,
 ) -> ConditionsStatus {
+    let Problems {
+        mut errors,
+        refusal,
+        unresolved,
+    } = problems;
     let refused = refusal.is_some();
     errors.extend(refusal);
     let valid = errors.is_empty();
@@ -144,9 +171,9 @@ fn status(
         warnings: entries("Warning", warnings(settings, spec, uses)),
         ..Condition::new(ACCEPTED, valid, reason, message, generation)
     };
-    let restart = match uses.instance && valid {
-        true => restarts(settings, spec),
-        false => Vec::new(),
+    let (restart, unresolved) = match uses.instance && valid {
+        true => (restarts(settings, spec), unresolved),
+        false => (Vec::new(), Vec::new()),
     };
     let (reason, message): (_, Cow<'static, str>) = match (valid, restart.is_empty()) {
         (false, _) if refused => (
@@ -162,10 +189,21 @@ fn status(
             "Part of the spec takes effect only after Sesame restarts; see the errors in this condition."
                 .into(),
         ),
+        (true, true) if !unresolved.is_empty() => (
+            "Unresolved",
+            "Part of the spec isn't in effect, since it refers to objects that can't be used; see the errors in this \
+             condition."
+                .into(),
+        ),
         (true, true) => ("Programmed", in_effect(uses).into()),
     };
     let programmed = Condition {
-        errors: entries("RestartRequired", restart),
+        errors: [
+            entries("RestartRequired", restart),
+            entries("Unresolved", unresolved),
+        ]
+        .concat()
+        .into(),
         ..Condition::new(
             PROGRAMMED,
             reason == "Programmed",

@@ -140,7 +140,12 @@ fn the_documented_example_has_all_fields() {
     assert!(!listeners.contains("None"), "{listeners}");
     let all = format!("{:?}", parameters.over(replicas));
     assert!(!all.contains("None"), "{all}");
-    let sections = format!("{:?}", configured.ingress);
+    let mut ingress = configured.ingress;
+    let limits = ingress.rate_limits.as_mut().expect("limits");
+    // Each entry of a descriptor has only one of the fields.
+    let default = limits.default.replace(GlobalRateLimitPolicy::default());
+    assert!(default.is_some_and(|default| !default.descriptors.is_empty()));
+    let sections = format!("{ingress:?} {:?}", configured.tracing);
     assert!(!sections.contains("None"), "{sections}");
 }
 

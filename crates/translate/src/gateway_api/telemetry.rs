@@ -1,7 +1,8 @@
 //! XTelemetryPolicies: how each Gateway's requests are traced. `settings` reads a policy, `status` has the statuses.
 //!
 //! The oldest policy for a Gateway applies, with all its settings. A policy never affects whether requests are served:
-//! without a valid policy, they aren't traced, and without a collector, their spans are dropped.
+//! without a valid policy, the instance's configuration decides whether they are traced, and without a collector, their
+//! spans are dropped.
 
 mod settings;
 mod status;
@@ -42,11 +43,15 @@ pub(crate) struct Sources {
     pub(crate) client_certificates: ClientCertificates,
 }
 
+/// How a Gateway's valid policy traces requests; `None` if it turns tracing off.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct OwnTracing(pub(crate) Option<Tracing>);
+
 /// The tables of policies.
 #[derive(Clone, Copy)]
 pub(crate) struct Stages {
-    /// How each fleet traces requests.
-    pub(crate) tracing: Table<FleetId, Tracing>,
+    /// How fleets of Gateways with a valid policy trace requests.
+    pub(crate) own: Table<FleetId, OwnTracing>,
     /// The statuses.
     pub(crate) statuses: Table<ObjectKey, ObjectStatus>,
 }
@@ -69,16 +74,20 @@ pub(crate) fn stages(b: &mut Builder, inputs: &Inputs, sources: Sources) -> Stag
                 unresolved,
             })
         });
-    let tracing = b.derive_many("tracing", by_gateway, move |reader, gateway: &ObjectKey| {
-        let Some(settings) = reader.get(inputs.settings, &()) else {
-            return Vec::new();
-        };
-        let fleet = settings.fleet_of(&gateway.namespaced_name());
-        let tracing = tracing(reader, sources, by_gateway, states, gateway, &fleet);
-        Vec::from_iter(tracing.map(|tracing| (fleet, tracing)))
-    });
+    let own = b.derive_many(
+        "own tracing",
+        by_gateway,
+        move |reader, gateway: &ObjectKey| {
+            let Some(settings) = reader.get(inputs.settings, &()) else {
+                return Vec::new();
+            };
+            let fleet = settings.fleet_of(&gateway.namespaced_name());
+            let own = own(reader, sources, by_gateway, states, gateway, &fleet);
+            Vec::from_iter(own.map(|own| (fleet, own)))
+        },
+    );
     Stages {
-        tracing,
+        own,
         statuses: status::statuses(b, &inputs, sources.gateways, by_gateway, states),
     }
 }
@@ -133,22 +142,23 @@ fn oldest(
     policies.min_by(|(_, a), (_, b)| a.cmp(b))
 }
 
-/// How a fleet traces requests; `None` if it doesn't, or if the Gateway isn't served.
-fn tracing(
+/// How the Gateway's oldest policy traces requests; `None` if the policy is invalid or leaves it to the instance's
+/// configuration, or if the Gateway isn't served.
+fn own(
     reader: &mut Reader<'_>,
     sources: Sources,
     by_gateway: ByGateway,
     states: Table<ObjectKey, PolicyState>,
     gateway: &ObjectKey,
     fleet: &FleetId,
-) -> Option<Tracing> {
+) -> Option<OwnTracing> {
     let served = reader.get(sources.gateways, gateway)?.refused.is_none();
     let (policy, _) = oldest(reader, by_gateway, gateway).filter(|_| served)?;
     let state = reader.get(states, &policy)?;
-    let tracing = state.settings.as_ref().ok()?.tracing(gateway)?;
+    let own = state.settings.as_ref().ok()?.tracing(gateway)?;
     let certificates = sources.client_certificates;
-    Some(Tracing {
+    Some(OwnTracing(own.0.map(|tracing| Tracing {
         collector: client_certificates::of_target(reader, certificates, fleet, tracing.collector),
         ..tracing
-    })
+    })))
 }

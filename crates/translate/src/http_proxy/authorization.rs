@@ -15,9 +15,11 @@ use sesame_model::{
     AuthBody, AuthProtocol, ExternalAuth, HeaderChanges, HeaderLists, List, TextMatch, TextPosition,
 };
 
+use super::extensions::Extension;
 use super::findings::{About, Findings};
 use super::text::is_token;
 use super::{extensions, policies};
+use crate::settings::GlobalAuthSettings;
 use crate::shared::default_fleet::Sources;
 use crate::shared::external_auth::{self, MAX_BODY, PATH_PREFIX, TIMEOUT};
 
@@ -107,13 +109,107 @@ pub(super) fn of_route(
 }
 
 fn check_context(field: &str, policy: &AuthorizationPolicy, findings: &mut Findings) {
-    let entries = policy.context.iter();
-    let size: usize = entries.map(|(name, value)| name.len() + value.len()).sum();
-    if size > MAX_TEXT {
+    if let Err(message) = context_size(&policy.context) {
         let field = format!("{field}.authPolicy.context");
-        let message =
-            format!("names and values total {size} bytes; at most {MAX_TEXT} are allowed");
         findings.refuse(About::AUTH, &field, message);
+    }
+}
+
+/// Checks the size of a context.
+///
+/// # Errors
+/// If it is too large.
+pub(crate) fn context_size(context: &BTreeMap<String, String>) -> Result<(), String> {
+    let entries = context.iter();
+    let size: usize = entries.map(|(name, value)| name.len() + value.len()).sum();
+    match size > MAX_TEXT {
+        true => Err(format!(
+            "names and values total {size} bytes; at most {MAX_TEXT} are allowed"
+        )),
+        false => Ok(()),
+    }
+}
+
+/// The authorization of all hosts, for a host whose own `authorization` has no `extensionRef`.
+pub(super) fn of_all_hosts(
+    reader: &mut Reader<'_>,
+    sources: Sources,
+    field: &str,
+    (all, own): (&GlobalAuthSettings, Option<&AuthorizationServer>),
+    findings: &mut Findings,
+) -> HostAuth {
+    if let Some(own) = own {
+        let rest = AuthorizationServer {
+            auth_policy: None,
+            ..own.clone()
+        };
+        if rest != AuthorizationServer::default() {
+            let message = "has only authPolicy in effect, since it has no extensionRef; \
+                           remove the other fields, or add an extensionRef";
+            findings.warn(About::AUTH, field, message);
+        }
+    }
+    let policy = own.and_then(|own| own.auth_policy.as_ref());
+    let mut invalid = Findings::default();
+    if let Some(policy) = policy {
+        check_context(field, policy, &mut invalid);
+    }
+    let valid = invalid.refusals() == 0;
+    for finding in invalid.list {
+        findings.add(finding);
+    }
+    let disabled = policy.map_or(all.disabled, |policy| policy.disabled);
+    let extension = match grpc_service(reader, sources, all) {
+        Ok(extension) => Some(extension),
+        Err(message) => {
+            let message = format!(
+                "globalAuth in the configuration of the Sesame instance can't be used: {message}"
+            );
+            match disabled {
+                true => findings.warn(About::AUTH_SERVICE, field, message),
+                false => findings.error(About::AUTH_SERVICE, field, message),
+            }
+            None
+        }
+    };
+    let mut context = all.context.clone();
+    context.extend(policy.iter().flat_map(|policy| policy.context.clone()));
+    let check = extension.filter(|_| valid).map(|extension| ExternalAuth {
+        cluster: extension.cluster.clone(),
+        body: all.body,
+        timeout: all.timeout.or(extension.timeout).unwrap_or(TIMEOUT),
+        fail_open: all.fail_open,
+        before: HeaderChanges::default(),
+        protocol: grpc((!context.is_empty()).then_some(&context)),
+    });
+    HostAuth {
+        check: check.map(Arc::new),
+        disabled,
+    }
+}
+
+fn grpc_service(
+    reader: &mut Reader<'_>,
+    sources: Sources,
+    all: &GlobalAuthSettings,
+) -> Result<Arc<Extension>, String> {
+    let extension = extensions::usable(reader, sources.extensions, &all.service)?;
+    match extension.speaks_grpc() {
+        true => Ok(extension),
+        false => Err(format!(
+            "ExtensionService {} has protocol http/1.1, but h2 or h2c is needed",
+            all.service
+        )),
+    }
+}
+
+/// A call with these names and values.
+fn grpc(context: Option<&BTreeMap<String, String>>) -> AuthProtocol {
+    match context {
+        Some(context) => AuthProtocol::GrpcWithContext(context.clone()),
+        None => AuthProtocol::Grpc {
+            request_headers: List::All,
+        },
     }
 }
 
@@ -175,19 +271,13 @@ fn protocol(field: &str, server: &AuthorizationServer, findings: &mut Findings) 
         check_context(field, policy, findings);
     }
     let settings = server.http_settings.as_deref();
-    let grpc = || match context {
-        Some(context) => AuthProtocol::GrpcWithContext(context.clone()),
-        None => AuthProtocol::Grpc {
-            request_headers: List::All,
-        },
-    };
     match &server.service_type {
         None | Some(AuthorizationServiceType::Grpc) => {
             if settings.is_some() {
                 let message = "has no effect with the grpc service type; remove it, or set serviceType to http";
                 findings.warn(About::AUTH, &format!("{field}.httpSettings"), message);
             }
-            grpc()
+            grpc(context)
         }
         Some(AuthorizationServiceType::Http) => {
             if context.is_some() {
@@ -198,7 +288,7 @@ fn protocol(field: &str, server: &AuthorizationServer, findings: &mut Findings) 
         Some(other) => {
             let message = format!("unknown type {:?}; use grpc or http", other.as_str());
             findings.refuse(About::AUTH, &format!("{field}.serviceType"), message);
-            grpc()
+            grpc(context)
         }
     }
 }

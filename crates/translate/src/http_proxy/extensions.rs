@@ -119,6 +119,21 @@ pub(crate) fn read(b: &mut Builder, inputs: &Inputs) -> Read {
     }
 }
 
+/// The cluster of an ExtensionService for gRPC calls that may be lost, such as exports of spans; `None` if the fields of the
+/// ExtensionService are invalid. Doesn't depend on its Services, so that listeners with this cluster don't change with them.
+pub(crate) fn best_effort(
+    reader: &mut Reader<'_>,
+    read: Read,
+    name: &NamespacedName,
+) -> Option<ClusterKey> {
+    let own = name.clone().of_kind(Kind::ExtensionService);
+    let (_, declared) = contour::find(reader, read.declared, &own)?;
+    let cluster = declared.cluster.clone()?;
+    let policy = cluster.policy.as_deref()?;
+    let grpc = policy.protocol == Some(Protocol::Http2);
+    grpc.then(|| cluster.as_best_effort())
+}
+
 /// Declares the states of ExtensionServices.
 pub(crate) fn states(
     b: &mut Builder,
@@ -197,7 +212,7 @@ pub(super) fn resolve(
 ///
 /// # Errors
 /// Why the ExtensionService can't be called.
-pub(super) fn usable(
+pub(crate) fn usable(
     reader: &mut Reader<'_>,
     states: Table<ObjectKey, ExtensionState>,
     name: &NamespacedName,

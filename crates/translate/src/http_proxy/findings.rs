@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::problem::FieldError;
+
 /// The maximum number of findings per severity and type in a status; further findings are only counted.
 pub(super) const MAX_OF_TYPE: usize = 20;
 
@@ -140,6 +142,17 @@ impl Findings {
         *count += 1;
         *last = self.list.len();
         self.list.push(finding);
+    }
+
+    /// The findings as invalid fields.
+    pub(super) fn into_field_errors(self) -> Vec<FieldError> {
+        let findings = self.list.into_iter();
+        findings
+            .filter_map(|finding| {
+                let (field, message) = finding.message.split_once(": ")?;
+                Some(FieldError::new(field.to_owned(), message.to_owned()))
+            })
+            .collect()
     }
 
     /// The number of errors so far that take a route or the whole host out of service.

@@ -9,7 +9,7 @@ use sesame_model::{CertificateKey, ClusterKey};
 use super::findings::{About, Finding, Findings};
 use super::route::{self, OwnRoute};
 use super::tcp::{self, TcpTargets};
-use super::{clients, fallback, host, includes, jwt};
+use super::{clients, default_headers, fallback, host, includes, jwt};
 use crate::inputs::Inputs;
 use crate::settings::Settings;
 use crate::shared::default_fleet::Sources;
@@ -81,9 +81,17 @@ pub(super) struct Fragment {
 /// Reads a fragment.
 pub(super) fn read(reader: &mut Reader<'_>, of: (Inputs, Sources), proxy: &HTTPProxy) -> Fragment {
     let mut findings = Findings::default();
+    let settings = reader.get(of.0.settings, &());
+    let namespace = &proxy.meta.namespace;
+    let defaults = settings.map(|all| default_headers::of_object(&all.ingress.headers, namespace));
+    let defaults = defaults.unwrap_or_default();
     let routes = 0..proxy.spec.routes.len();
     let routes: Box<[OwnRoute]> = routes
         .filter_map(|index| route::read(reader, of, proxy, index, &mut findings))
+        .map(|route| OwnRoute {
+            plan: route.plan.with_defaults(&defaults),
+            ..route
+        })
         .collect();
     repeated(&routes, &mut findings);
     includes::links(proxy, &mut findings);

@@ -1,7 +1,8 @@
 //! Global rate limits, which a service enforces for all Envoys together.
 //!
-//! In: the `rateLimitPolicy.global` of a host or a route, and the ExtensionService that the settings name. Out: the
-//! descriptors of requests. A host's descriptors apply to routes without their own.
+//! In: the `rateLimitPolicy.global` of a host or a route, the ExtensionService that the settings name, and their default
+//! limits. Out: the descriptors of requests. A host's descriptors apply to routes without their own; the default ones, to
+//! hosts without their own.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,6 +16,7 @@ use super::extensions;
 use super::findings::{About, Findings};
 use super::text::is_token;
 use crate::inputs::Inputs;
+use crate::problem::FieldError;
 use crate::settings::RateLimitSettings;
 use crate::shared::default_fleet::Sources;
 
@@ -58,6 +60,29 @@ impl Limits {
             Own::Unusable => Err(Unusable),
         }
     }
+}
+
+/// The limits of a host: its own, or else the default ones of the settings, unless it disables them.
+pub(super) fn of_host(
+    reader: &mut Reader<'_>,
+    of: (Inputs, Sources),
+    about: (&'static str, &str),
+    policy: Option<&GlobalRateLimitPolicy>,
+    findings: &mut Findings,
+) -> Limits {
+    let inherits = policy.is_none_or(|own| !own.disabled && own.descriptors.is_empty());
+    let settings = reader.get(of.0.settings, &());
+    let settings = settings.as_ref().filter(|_| inherits);
+    let limits = settings.and_then(|settings| settings.ingress.rate_limits.as_ref());
+    let default = limits.and_then(|limits| limits.default.as_ref());
+    read(reader, of, about, default.or(policy), findings)
+}
+
+/// The invalid fields of default limits.
+pub(crate) fn check(field: &str, policy: &GlobalRateLimitPolicy) -> Vec<FieldError> {
+    let mut findings = Findings::default();
+    descriptors(About::HOST_RATE, field, policy, &mut findings);
+    findings.into_field_errors()
 }
 
 /// Reads the global limits in the rate limit policy of a host or a route. `type_` is the type of the findings.

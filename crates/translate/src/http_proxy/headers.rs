@@ -13,6 +13,8 @@ use crate::shared::headers::check_name;
 /// Where a headers policy is, and which headers it changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
+    /// The requests of all routes. The Host header can't be changed.
+    RequestOfAll,
     RequestOfRoute,
     RequestOfService,
     Response,
@@ -105,6 +107,9 @@ fn host(value: &str, place: Place) -> Result<HostRewrite, &'static str> {
     match (operators::request_header(value), place) {
         (_, Place::Response) => {
             Err("the Host header has no meaning in responses; remove this entry")
+        }
+        (_, Place::RequestOfAll) => {
+            Err("the Host header can't be changed for all routes; remove this entry")
         }
         (Some(name), Place::RequestOfRoute) => Ok(HostRewrite::Header(name.to_ascii_lowercase())),
         (Some(_), Place::RequestOfService) => Err(

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use sesame_api::{HTTPProxy, HttpProxyTls, HttpProxyVirtualHost, ObjectKey};
 use sesame_engine::Reader;
 use sesame_model::{
-    CertificateKey, Cors, RateLimit, SourceFilter, Termination, TlsVersion, TlsVersions,
+    CertificateKey, Cors, HeaderChanges, RateLimit, SourceFilter, Termination, TlsVersion,
+    TlsVersions,
 };
 
 use super::authorization::{self, HostAuth};
 use super::findings::{About, Finding, Findings};
-use super::{access, clients, cors, fallback, global_rate, jwt, secrets};
+use super::{access, clients, cors, default_headers, fallback, global_rate, jwt, secrets};
 use crate::inputs::Inputs;
 use crate::settings::Settings;
 use crate::shared::default_fleet::{self, Sources};
@@ -117,6 +118,8 @@ pub(super) struct Host {
     /// The JWT providers.
     pub(super) jwt: jwt::Providers,
     pub(super) auth: Option<HostAuth>,
+    /// The changes to responses that don't come from a route of an HTTPProxy, such as redirects to HTTPS.
+    pub(super) response_headers: HeaderChanges,
     /// Findings about the host's fields.
     pub(super) findings: Box<[Finding]>,
 }
@@ -188,6 +191,7 @@ pub(super) fn read(
     root: &Root,
 ) -> Option<Host> {
     let host = proxy.spec.virtual_host.as_deref()?;
+    let settings = reader.get(of.0.settings, &())?;
     let mut findings = Findings::default();
     let cors = host.cors_policy.as_deref();
     let cors = cors.map(|policy| cors::read(FIELD, policy, &mut findings));
@@ -196,14 +200,26 @@ pub(super) fn read(
     let rates = host.rate_limit_policy.as_deref();
     let global = rates.and_then(|policy| policy.global.as_deref());
     let about = ("VirtualHostError", FIELD);
-    let global_rate = global_rate::read(reader, of, about, global, &mut findings);
+    let global_rate = global_rate::of_host(reader, of, about, global, &mut findings);
     let rate = rates.and_then(|policy| policy.local.as_deref());
     let rate = rate.and_then(|policy| access::rate(About::HOST_RATE, FIELD, policy, &mut findings));
-    let auth = host.authorization.as_deref().map(|server| {
-        let field = format!("{FIELD}.authorization");
-        let namespace = &proxy.meta.namespace;
-        authorization::read(reader, of.1, namespace, &field, server, &mut findings)
-    });
+    let field = format!("{FIELD}.authorization");
+    let own = host.authorization.as_deref();
+    let all = settings.ingress.auth.as_ref();
+    let all = all.filter(|_| own.is_none_or(|own| own.extension_ref.is_none()));
+    let auth = match (all, own) {
+        (Some(all), own) => {
+            let policies = (all, own);
+            let auth = authorization::of_all_hosts(reader, of.1, &field, policies, &mut findings);
+            Some(auth)
+        }
+        (None, Some(own)) => {
+            let namespace = &proxy.meta.namespace;
+            let auth = authorization::read(reader, of.1, namespace, &field, own, &mut findings);
+            Some(auth)
+        }
+        (None, None) => None,
+    };
     let tls = tls(reader, of, proxy, host.tls.as_deref(), &mut findings);
     if matches!(tls, HostTls::Forwarded(_)) {
         if rates.is_some() {
@@ -211,7 +227,7 @@ pub(super) fn read(
             let field = format!("{FIELD}.rateLimitPolicy");
             findings.warn(About::HOST_RATE, &field, message);
         }
-        if auth.is_some() {
+        if own.is_some() && all.is_none() {
             let message = "can't be applied to forwarded connections, so they are closed; \
                            remove either it or spec.tcpproxy";
             findings.refuse(About::AUTH, &format!("{FIELD}.authorization"), message);
@@ -239,6 +255,11 @@ pub(super) fn read(
         global_rate,
         jwt,
         auth,
+        response_headers: default_headers::of_object(
+            &settings.ingress.headers,
+            &proxy.meta.namespace,
+        )
+        .responses,
         findings: findings.list.into(),
     })
 }

@@ -13,6 +13,7 @@ use sesame_model::{
 };
 
 use super::conditions::{self, Conditions, Listed};
+use super::default_headers::{DefaultChanges, merged};
 use super::findings::{About, Findings};
 use super::headers::{self, Changes, HostRewrite, Place};
 use super::operators::Names;
@@ -73,6 +74,19 @@ impl Plan {
             global_rate: global_rate::Limits::default(),
             jwt: jwt::Required::Nothing,
             auth: None,
+        }
+    }
+
+    /// The same plan with default changes to headers.
+    pub(super) fn with_defaults(self, defaults: &DefaultChanges) -> Self {
+        let request_headers = match self.action {
+            Action::Forward(_) => merged(&self.request_headers, &defaults.requests),
+            _ => self.request_headers,
+        };
+        Self {
+            request_headers,
+            response_headers: merged(&self.response_headers, &defaults.responses),
+            ..self
         }
     }
 }

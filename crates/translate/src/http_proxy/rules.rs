@@ -327,11 +327,12 @@ impl<'a> Rules<'a> {
         // The condition of a wildcard host doesn't affect the rank.
         requests.headers.extend(self.one_label.clone());
         let redirect = self.host.redirects() && !permit_insecure;
-        let without_tls = redirect.then(|| Arc::new(to_https(requests.clone(), self.https)));
+        let without_tls = redirect.then(|| Arc::new(self.to_https(requests.clone())));
         let route = route.unwrap_or_else(|| {
             let plan = Plan::answer(status);
             Route {
                 action: plan.action,
+                response_headers: self.host.response_headers.clone(),
                 policy: self.policy.clone(),
                 ..Route::respond_to_all(status)
             }
@@ -352,6 +353,22 @@ impl<'a> Rules<'a> {
             scans,
         });
     }
+
+    /// Redirects requests without TLS to the same host with TLS.
+    fn to_https(&self, requests: RouteMatch) -> Route {
+        Route {
+            matches: requests,
+            action: Action::Redirect(Box::new(Redirect {
+                scheme: Some("https".to_owned()),
+                hostname: None,
+                port: RedirectPort::Exact(self.https),
+                path: None,
+                status: 301,
+            })),
+            response_headers: self.host.response_headers.clone(),
+            ..Route::respond_to_all(301)
+        }
+    }
 }
 
 fn policy(
@@ -367,19 +384,4 @@ fn policy(
         jwt,
     };
     (policy != RoutePolicy::default()).then_some(policy)
-}
-
-/// Redirects requests without TLS to the same host with TLS.
-fn to_https(requests: RouteMatch, port: u16) -> Route {
-    Route {
-        matches: requests,
-        action: Action::Redirect(Box::new(Redirect {
-            scheme: Some("https".to_owned()),
-            hostname: None,
-            port: RedirectPort::Exact(port),
-            path: None,
-            status: 301,
-        })),
-        ..Route::respond_to_all(301)
-    }
 }

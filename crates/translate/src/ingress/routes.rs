@@ -14,6 +14,7 @@ use super::annotations::{self, PlainHttp, RouteOptions};
 use super::backends;
 use super::tls::IngressTls;
 use super::{Ours, host, paths};
+use crate::http_proxy::default_headers::{self, DefaultChanges};
 use crate::problem::{FieldError, Notices};
 use crate::settings::Settings;
 use crate::shared::expressions::Meter;
@@ -126,6 +127,7 @@ pub(super) fn translate(
         return BTreeMap::new();
     };
     let options = annotations::route_options(ingress, notices);
+    let defaults = default_changes(reader, sources, ingress);
     let redirected = annotations::plain_http(ingress) == PlainHttp::Redirected;
     let https = redirected.then(|| reader.get(sources.settings, &()));
     let https = https.flatten().map(|settings| settings.ingress.ports.https);
@@ -177,7 +179,14 @@ pub(super) fn translate(
             });
             let requests = paths::requests(paths::all());
             let rank = MatchRank::of_default();
-            let entry = entry(&domain, rank, (index, 0), requests, action, https);
+            let entry = entry(
+                &domain,
+                rank,
+                (index, 0),
+                requests,
+                action,
+                (https, &defaults),
+            );
             hosts.entry(domain).or_default().push(entry);
             continue;
         }
@@ -190,7 +199,7 @@ pub(super) fn translate(
                     let scans = meter.scans(&requests);
                     let entry = RankedMatch {
                         scans,
-                        ..entry(&domain, rank, order, requests, action, https)
+                        ..entry(&domain, rank, order, requests, action, (https, &defaults))
                     };
                     hosts.entry(Arc::clone(&domain)).or_default().push(entry);
                 }
@@ -205,7 +214,8 @@ pub(super) fn translate(
         let requests = paths::requests(paths::all());
         let order = (ingress.spec.rules.len(), 0);
         let rank = MatchRank::of_default();
-        let entry = entry(hostname::ANY, rank, order, requests, action, https);
+        let settings = (https, &defaults);
+        let entry = entry(hostname::ANY, rank, order, requests, action, settings);
         hosts.entry(hostname::ANY.into()).or_default().push(entry);
     }
     hosts
@@ -217,7 +227,7 @@ fn entry(
     order: (usize, usize),
     mut requests: RouteMatch,
     action: Action,
-    https: Option<u16>,
+    (https, defaults): (Option<u16>, &DefaultChanges),
 ) -> RankedMatch {
     requests.headers.extend(wildcards::one_label(domain));
     let without_tls = https.map(|port| {
@@ -229,23 +239,36 @@ fn entry(
             status: 301,
         };
         let action = Action::Redirect(Box::new(redirect));
-        Arc::new(route(requests.clone(), action))
+        Arc::new(route(requests.clone(), action, defaults))
     });
     RankedMatch {
         rank,
         order,
-        routes: Box::new([Arc::new(route(requests, action))]),
+        routes: Box::new([Arc::new(route(requests, action, defaults))]),
         without_tls,
         scans: Box::default(),
     }
 }
 
-fn route(matches: RouteMatch, action: Action) -> Route {
+/// The changes to headers on all routes.
+fn default_changes(reader: &mut Reader<'_>, sources: Sources, ingress: &Ingress) -> DefaultChanges {
+    let settings = reader.get(sources.settings, &());
+    let defaults = settings.as_ref().map(|settings| &settings.ingress.headers);
+    let defaults = defaults.filter(|defaults| defaults.ingresses);
+    let namespace = &ingress.meta.namespace;
+    defaults.map_or_else(DefaultChanges::default, |defaults| {
+        default_headers::of_object(defaults, namespace)
+    })
+}
+
+fn route(matches: RouteMatch, action: Action, defaults: &DefaultChanges) -> Route {
+    let forwards = matches!(action, Action::Forward(_));
+    let requests = forwards.then(|| defaults.requests.clone());
     Route {
         matches,
         action,
-        request_headers: HeaderChanges::default(),
-        response_headers: HeaderChanges::default(),
+        request_headers: requests.unwrap_or_default(),
+        response_headers: defaults.responses.clone(),
         cors: None,
         session: None,
         auth: None,

@@ -7,9 +7,9 @@ use crate::http_filter::{HttpHeader, RedirectScheme};
 use crate::http_proxy::{
     AuthorizationPolicy, CrossSchemeRedirect, DirectResponsePolicy, GlobalRateLimitPolicy,
     HeadersPolicy, HttpHealthCheckPolicy, InternalRedirectPolicy, JwtVerificationPolicy,
-    LoadBalancerPolicy, LocalRateLimitPolicy, PathRewritePolicy, RateLimitDescriptorEntry,
-    RateLimitPolicy, RateLimitUnit, RequestRedirectPolicy, RetryOn, RetryPolicy,
-    TcpHealthCheckPolicy, TimeoutPolicy,
+    LoadBalancerPolicy, LocalRateLimitPolicy, PathRewritePolicy, RateLimitDescriptor,
+    RateLimitDescriptorEntry, RateLimitPolicy, RateLimitUnit, RequestRedirectPolicy, RetryOn,
+    RetryPolicy, TcpHealthCheckPolicy, TimeoutPolicy,
 };
 
 use super::{count, header, optional_length, optional_path};
@@ -144,7 +144,11 @@ fn local(policy: &LocalRateLimitPolicy) -> Check {
 }
 
 fn global(policy: &GlobalRateLimitPolicy) -> Check {
-    each("descriptors", &policy.descriptors, 32, |descriptor| {
+    descriptors(&policy.descriptors)
+}
+
+pub(crate) fn descriptors(list: &[RateLimitDescriptor]) -> Check {
+    each("descriptors", list, 32, |descriptor| {
         each_of_some("entries", &descriptor.entries, 16, entry)
     })
 }

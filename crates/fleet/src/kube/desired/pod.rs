@@ -79,10 +79,16 @@ fn envoy(common: &Common<'_>) -> Value {
         FleetLogLevel::Critical => "critical",
     };
     let port = layout::sidecar_port(&common.spec.request.ports);
-    let mut env = vec![json!({
-        "name": "POD_NAME",
-        "valueFrom": { "fieldRef": { "apiVersion": "v1", "fieldPath": "metadata.name" } },
-    })];
+    let variable = |name: &str, path: &str| {
+        json!({
+            "name": name,
+            "valueFrom": { "fieldRef": { "apiVersion": "v1", "fieldPath": path } },
+        })
+    };
+    let mut env = vec![
+        variable("POD_NAME", "metadata.name"),
+        variable("POD_NAMESPACE", "metadata.namespace"),
+    ];
     if common.spec.module {
         env.push(json!({ "name": SEARCH_PATH, "value": layout::RUN_DIR }));
     }

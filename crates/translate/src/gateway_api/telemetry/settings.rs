@@ -14,6 +14,7 @@ use sesame_model::{
     PartsPerMillion, Sampling, SpanAttribute, SpanProperty, SpanValue, Target, Tracing,
 };
 
+use super::OwnTracing;
 use crate::gateway_api::policy_status;
 use crate::gateway_api::route::backends::{self, Resolver};
 use crate::gateway_api::route::matches::{CONTROLS, has_controls};
@@ -39,22 +40,28 @@ pub(super) enum Settings {
 }
 
 impl Settings {
-    /// How a Gateway traces requests; `None` if it doesn't. The default service name is `name.namespace`.
-    pub(super) fn tracing(&self, gateway: &ObjectKey) -> Option<Tracing> {
-        let Self::On { tracing, .. } = self else {
-            return None;
+    /// How a Gateway traces requests; `None` if the instance's configuration decides. The default service name is
+    /// `name.namespace`.
+    pub(super) fn tracing(&self, gateway: &ObjectKey) -> Option<OwnTracing> {
+        let tracing = match self {
+            Self::On { tracing, .. } => tracing,
+            Self::Off(TracingMode::Disabled) => return Some(OwnTracing(None)),
+            Self::Off(_) => return None,
         };
         let mut tracing = tracing.clone();
         if tracing.service.is_empty() {
             tracing.service = format!("{}.{}", gateway.name, gateway.namespace).into();
         }
-        Some(tracing)
+        Some(OwnTracing(Some(tracing)))
     }
 
-    /// The effect, for the condition of an accepted policy.
-    pub(super) fn effect(&self) -> String {
+    /// The effect, for the condition of an accepted policy. `traced` is whether the instance's configuration has tracing.
+    pub(super) fn effect(&self, traced: bool) -> String {
         match self {
             Self::Off(TracingMode::Disabled) => "requests are not traced".to_owned(),
+            Self::Off(_) if traced => {
+                "requests are traced as in the configuration of the Sesame instance, which is the default".to_owned()
+            }
             Self::Off(_) => {
                 "requests are not traced, which is the default; set spec.tracing.mode to Enabled to trace them"
                     .to_owned()
@@ -128,6 +135,7 @@ fn on(
         sampling: sampling(config.sampling_rate, config.parent_based_sampling.as_ref())?,
         service: config.service_name.clone().unwrap_or_default(),
         span: config.span_name.clone(),
+        max_path: None,
         attributes,
     };
     Ok(Settings::On { tracing, omitted })
@@ -319,12 +327,13 @@ mod tests {
                 },
                 service: "".into(),
                 span: None,
+                max_path: None,
                 attributes: supported,
             },
             omitted,
         };
         assert_eq!(
-            settings.effect(),
+            settings.effect(false),
             "requests are traced; spec.tracing.attributes[1].attributeKey: gen_ai.tool.name is not supported, so the \
              attribute is omitted; spec.tracing.attributes[2].attributeKey: http.request.header. is not supported, so \
              the attribute is omitted"

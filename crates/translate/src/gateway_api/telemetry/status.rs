@@ -38,6 +38,7 @@ fn status(
     let policy = reader.get(inputs.telemetry_policies, key)?;
     let settings = reader.get(inputs.settings, &())?;
     let controller = settings.controller_name.as_ref()?;
+    let traced = settings.tracing.is_some();
     let mut verdicts = Vec::new();
     for gateway in targets(key, &policy) {
         let field = || {
@@ -67,7 +68,7 @@ fn status(
         });
     }
     let accepted = match &state.settings {
-        Ok(settings) => settings.effect(),
+        Ok(settings) => settings.effect(traced),
         Err(_) => String::new(),
     };
     policy_status::status(controller, policy.meta.generation, &accepted, verdicts)

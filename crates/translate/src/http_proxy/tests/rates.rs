@@ -113,6 +113,7 @@ fn limited(extension: Option<&str>, fail_open: bool) -> World {
             fail_open,
             headers: false,
             resource_exhausted: true,
+            default: None,
         }),
         ..IngressSettings::default()
     });
