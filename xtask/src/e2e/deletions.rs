@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::scene::{Scene, until};
 use super::shop;
@@ -23,6 +23,9 @@ const FINALIZER: &str = "gateway-exists-finalizer.gateway.networking.k8s.io";
 /// A route that is created while the class is being deleted.
 const LATE: &str = "late";
 
+/// The namespace of an instance without an operator.
+const ORPHANED: &str = "orphaned";
+
 /// Kinds of a fleet's objects.
 const KINDS: &str =
     "deployments,services,configmaps,serviceaccounts,poddisruptionbudgets,secrets,pods";
@@ -34,8 +37,9 @@ const DONE: Duration = Duration::from_secs(120);
 pub(super) fn deletions(scene: &Scene) -> Result<String> {
     class(scene)?;
     namespace(scene)?;
+    operator(scene)?;
     sesame(scene)?;
-    Ok("a class, a namespace and Sesame were deleted before their Gateways".to_owned())
+    Ok("a class, a namespace and Sesame were deleted before their Gateways, and an operator before its instance".to_owned())
 }
 
 /// A class is kept until its last Gateway is gone.
@@ -94,18 +98,38 @@ fn namespace(scene: &Scene) -> Result<()> {
     Ok(())
 }
 
+/// Without an operator, `sesame uninstall` removes the finalizer of an instance's configuration.
+fn operator(scene: &Scene) -> Result<()> {
+    scene.apply(&[
+        json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": ORPHANED } }),
+        json!({
+            "apiVersion": "projectsesame.io/v1alpha1",
+            "kind": "SesameConfiguration",
+            "metadata": {
+                "name": ORPHANED,
+                "namespace": ORPHANED,
+                "finalizers": ["projectsesame.io/instance"],
+            },
+            "spec": { "gateway": { "controllerName": "example.com/orphaned" }, "envoy": {} },
+        }),
+    ])?;
+    uninstall(scene, ORPHANED)?;
+    let delete = ["delete", "namespace", ORPHANED, "--timeout=60s"];
+    scene.kubectl(&delete).map(drop)
+}
+
 /// Without Sesame, Envoys serve until `sesame uninstall` removes them.
 fn sesame(scene: &Scene) -> Result<()> {
     let address = shop::open(scene)?;
     let request = shop::request(address, shop::HOST);
-    match uninstall(scene) {
+    match uninstall(scene, install::NAMESPACE) {
         Ok(()) => bail!("`sesame uninstall` succeeded while Sesame was running"),
         Err(error) => ensure!(format!("{error:#}").contains("still runs"), "{error:#}"),
     }
     let delete = ["delete", install::DEPLOYMENT, "--cascade=foreground"];
     scene.kubectl(&[&["-n", install::NAMESPACE], &delete[..]].concat())?;
     shop::served(scene, &request, "")?;
-    uninstall(scene)?;
+    uninstall(scene, install::NAMESPACE)?;
     until("the Envoys are removed", DONE, || {
         let left = shop::made_for(scene, shop::GATEWAY, KINDS)?;
         ensure!(left.is_empty(), "{} objects remain", left.len());
@@ -125,11 +149,11 @@ fn sesame(scene: &Scene) -> Result<()> {
     install::manifests(&scene.cluster)
 }
 
-/// Runs `sesame uninstall`.
-fn uninstall(scene: &Scene) -> Result<()> {
+/// Runs `sesame uninstall` for the instance in a namespace.
+fn uninstall(scene: &Scene, namespace: &str) -> Result<()> {
     let program = cargo::built("release", "sesame");
     let mut command = scene.cluster.command(Path::new(program.get_program()));
-    command.args(["uninstall", "--namespace", install::NAMESPACE]);
+    command.args(["uninstall", "--namespace", namespace]);
     let output = command.output().context("cannot run sesame")?;
     ensure!(
         output.status.success(),
