@@ -318,8 +318,10 @@ async fn the_api_server_accepts_the_manifests_and_they_allow_exactly_what_sesame
     // Twice, as in an upgrade.
     let files = [
         "deploy/manifests/sesame.yaml",
+        "deploy/example-shop.yaml",
         "deploy/example.yaml",
         "deploy/example-httpproxy.yaml",
+        "deploy/example-envoy.yaml",
     ];
     for path in files.repeat(2) {
         apply(&admin, &objects(path)).await;

@@ -236,7 +236,12 @@ impl Cluster {
 
     /// A kubectl command without arguments.
     pub fn kubectl(&self) -> Command {
-        self.command(&self.built.program("kubectl"))
+        self.command(&self.kubectl_path())
+    }
+
+    /// The path of kubectl.
+    pub fn kubectl_path(&self) -> PathBuf {
+        self.built.program("kubectl")
     }
 
     /// A command without arguments in the cluster's network namespace, with `KUBECONFIG` set.

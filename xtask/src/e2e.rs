@@ -5,6 +5,7 @@
 
 mod configuration;
 mod contour;
+mod deletions;
 mod drift;
 mod envoys;
 mod experimental;
@@ -19,6 +20,7 @@ mod parameters;
 mod replicas;
 mod scene;
 mod shop;
+mod workflows;
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -55,6 +57,16 @@ enum Test {
     Helm,
     /// Install Sesame with the manifests, use it and remove it: no objects remain
     Manifests,
+    /// docs/workflows/operator-gateway-api.md: from the installation to the removal, with an upgrade
+    WorkflowOperatorGatewayApi,
+    /// docs/workflows/operator-ingress.md
+    WorkflowOperatorIngress,
+    /// docs/workflows/managed.md
+    WorkflowManaged,
+    /// docs/workflows/unmanaged-gateway-api.md
+    WorkflowUnmanagedGatewayApi,
+    /// docs/workflows/unmanaged-ingress.md
+    WorkflowUnmanagedIngress,
     /// Envoys get labels and parameters, and keep running if the parameters are invalid
     Parameters,
     /// The default fleet serves Ingresses and HTTPProxies, and is removed with the last of them
@@ -69,6 +81,8 @@ enum Test {
     Contour,
     /// Edited and deleted fleet objects are restored
     Drift,
+    /// Classes, namespaces and Sesame are deleted before the Gateways that need them
+    Deletions,
     /// Envoys roll out and scale
     Envoys,
     /// The leader is killed during changes
@@ -139,12 +153,24 @@ impl Test {
     fn run(self, scene: &Scene, all: bool) -> Result<String> {
         match self {
             Self::Helm => return installs::helm(scene),
+            Self::WorkflowOperatorGatewayApi
+            | Self::WorkflowOperatorIngress
+            | Self::WorkflowManaged
+            | Self::WorkflowUnmanagedGatewayApi
+            | Self::WorkflowUnmanagedIngress => return workflows::workflow(scene, &self.name()),
             Self::Manifests => return installs::manifests(scene),
             Self::Rights => return rights(scene, all),
             _ => installs::ensure_installed(scene)?,
         }
         match self {
-            Self::Helm | Self::Manifests | Self::Rights => bail!("this test has already run"),
+            Self::Helm
+            | Self::Manifests
+            | Self::WorkflowOperatorGatewayApi
+            | Self::WorkflowOperatorIngress
+            | Self::WorkflowManaged
+            | Self::WorkflowUnmanagedGatewayApi
+            | Self::WorkflowUnmanagedIngress
+            | Self::Rights => bail!("this test has already run"),
             Self::Parameters => parameters::chosen(scene),
             Self::Ingress => ingress::ingress(scene),
             Self::Configuration => configuration::configuration(scene),
@@ -152,6 +178,7 @@ impl Test {
             Self::Outer => outer::outer(scene),
             Self::Contour => contour::contour(scene),
             Self::Drift => drift::drift(scene),
+            Self::Deletions => deletions::deletions(scene),
             Self::Envoys => envoys::envoys(scene),
             Self::Leader => replicas::leader(scene),
             Self::Rollout => replicas::rollout(scene),

@@ -55,14 +55,21 @@ pub(super) fn configuration(scene: &Scene) -> Result<String> {
     let ports = moved_ports(scene)?;
     let count = changed(scene)?;
     let unmanaged = unmanaged(scene)?;
+    // The last settings stay in effect.
+    let delete = ["delete", "sesameconfiguration", NAME];
+    scene.kubectl(&[&["-n", install::NAMESPACE], &delete[..]].concat())?;
+    sleep(QUIET);
+    let workload = shop::one_made_for(scene, shop::GATEWAY, "deployments")?;
+    ensure!(
+        workload["spec"]["replicas"] == 3,
+        "the settings have changed"
+    );
     ensure!(self::pods(scene)? == pods, "Sesame has restarted");
 
     // The manifests don't use a configuration.
     install::manifests(&scene.cluster)?;
     install::ready(&scene.cluster)?;
     let tally = load.stop()?;
-    let delete = ["delete", "sesameconfiguration", NAME];
-    scene.kubectl(&[&["-n", install::NAMESPACE], &delete[..]].concat())?;
     shop::delete(scene, shop::GATEWAY)?;
     shop::close(scene)?;
     Ok(format!("{ports}; {count} changes; {unmanaged}; {tally}"))

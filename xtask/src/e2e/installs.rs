@@ -94,8 +94,8 @@ fn is_installed(scene: &Scene) -> Result<bool> {
     Ok(!scene.kubectl(&there)?.is_empty())
 }
 
-/// Prepares a cluster without Sesame.
-fn clean(scene: &Scene) -> Result<BTreeSet<String>> {
+/// Prepares a cluster without Sesame, and returns its objects.
+pub(super) fn clean(scene: &Scene) -> Result<BTreeSet<String>> {
     scene.kubectl(&["delete", "gateways", "--all", "--all-namespaces"])?;
     shop::close(scene)?;
     remove_manifests(scene)?;
@@ -157,7 +157,7 @@ fn used(scene: &Scene, begun: Instant) -> Result<String> {
     ))
 }
 
-/// Waits until the cluster has these objects again.
+/// Waits until the cluster has the same objects as before.
 pub(super) fn nothing_left(scene: &Scene, before: &BTreeSet<String>) -> Result<()> {
     let look = || {
         let now = scene.everything()?;

@@ -81,12 +81,13 @@ pub(super) fn operator(scene: &Scene) -> Result<String> {
         &scene.network,
         vec![shop::request(addresses[1], &shop::host(remaining))],
     );
-    removed_with_envoys(scene, removed)?;
+    let configuration = ["-n", removed, "delete", "sesameconfiguration", removed];
+    removed_with_envoys(scene, removed, &configuration)?;
     let during_removal = load.stop()?;
+    removed_with_envoys(scene, remaining, &["delete", "namespace", remaining])?;
     for name in INSTANCES {
         shop::delete(scene, name)?;
     }
-    removed_with_envoys(scene, remaining)?;
     for name in [removed, remaining, SECOND] {
         scene.kubectl(&["delete", "namespace", name, "--ignore-not-found"])?;
         scene.kubectl(&["delete", "gatewayclass", name, "--ignore-not-found"])?;
@@ -273,7 +274,7 @@ fn repaired(scene: &Scene) -> Result<()> {
 
 /// A new release of the operator upgrades all instances, then their Envoys.
 fn upgraded(scene: &Scene) -> Result<Duration> {
-    replicas::load_next(scene)?;
+    replicas::load_next(scene, replicas::NEXT)?;
     let mut envoys = Vec::new();
     for name in INSTANCES {
         envoys.push(shop::envoys(scene, name)?);
@@ -305,10 +306,9 @@ fn upgraded(scene: &Scene) -> Result<Duration> {
     Ok(slowest)
 }
 
-/// Deleting a configuration removes its instance and the Envoys of its Gateways.
-fn removed_with_envoys(scene: &Scene, name: &str) -> Result<()> {
-    let delete = ["delete", "sesameconfiguration", name, "--timeout=180s"];
-    scene.kubectl(&[&["-n", name], &delete[..]].concat())?;
+/// Deleting a configuration, or its namespace, removes its instance and the Envoys of its Gateways.
+fn removed_with_envoys(scene: &Scene, name: &str, delete: &[&str]) -> Result<()> {
+    scene.kubectl(&[delete, &["--timeout=180s"]].concat())?;
     let kinds = "deployments,services,secrets,configmaps,serviceaccounts";
     let left = shop::made_for(scene, name, kinds)?;
     ensure!(left.is_empty(), "{} objects of {name} remain", left.len());

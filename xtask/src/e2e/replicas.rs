@@ -86,7 +86,7 @@ pub(super) fn rollout(scene: &Scene) -> Result<String> {
 /// An upgrade and a downgrade: all replicas are replaced, then all Envoys, since their sidecar is Sesame, one Gateway after
 /// the other.
 pub(super) fn upgrade(scene: &Scene) -> Result<String> {
-    load_next(scene)?;
+    load_next(scene, NEXT)?;
     let address = shop::open(scene)?;
     scene.apply(&shop::gateway(SECOND, json!({})))?;
     shop::programmed(scene, SECOND)?;
@@ -122,11 +122,11 @@ pub(super) fn upgrade(scene: &Scene) -> Result<String> {
     ))
 }
 
-/// Loads the image of the other version.
-pub(super) fn load_next(scene: &Scene) -> Result<()> {
+/// Loads Sesame's image as another version, with this name.
+pub(super) fn load_next(scene: &Scene, image: &str) -> Result<()> {
     let program = cargo::built("release", "sesame");
     let mut next = image::recipes::sesame(Path::new(program.get_program()))?;
-    next.names = vec![NEXT.to_owned()];
+    next.names = vec![image.to_owned()];
     let folder = tempfile::tempdir().context("cannot create a folder for an image")?;
     let archive = folder.path().join("next.tar");
     next.write(&archive)?;

@@ -1,4 +1,4 @@
-//! The shop of `deploy/example.yaml`: backends, Gateways and routes.
+//! The shop of `deploy/example-shop.yaml`: backends, Gateways and routes.
 //!
 //! In: a scene. Out: Gateways that serve, or that are removed along with all their objects.
 
@@ -43,7 +43,9 @@ const PORT: u16 = 80;
 
 /// Applies the example and returns its Gateway's address.
 pub(super) fn open(scene: &Scene) -> Result<SocketAddr> {
-    install::apply(&scene.cluster, &cargo::root().join("deploy/example.yaml"))?;
+    for file in ["deploy/example-shop.yaml", "deploy/example.yaml"] {
+        install::apply(&scene.cluster, &cargo::root().join(file))?;
+    }
     let address = programmed(scene, GATEWAY)?;
     served(scene, &request(address, HOST), "")?;
     Ok(address)

@@ -102,27 +102,33 @@ fn chart_flags_are_valid() {
     );
 }
 
-/// Reads golden files of `fleet`'s tests.
+/// Reads golden files of `fleet`'s tests, and the example of unmanaged Envoys.
 #[test]
 fn sidecar_arguments_are_valid() {
     for name in ["defaults", "all-parameters", "daemon-set"] {
         let path = format!("crates/fleet/src/kube/desired/tests/{name}.json");
-        let objects = serde_json::from_str(&read(&path)).unwrap();
-        let mut lines = Vec::new();
-        collect(&objects, &mut lines);
-        assert!(!lines.is_empty(), "{path}");
-        for line in lines {
-            let parsed = Args::try_parse_from(&line);
-            assert!(
-                matches!(
-                    &parsed,
-                    Ok(Args {
-                        command: Command::EnvoySidecar(_)
-                    })
-                ),
-                "{path}: {line:?}: {parsed:?}"
-            );
-        }
+        sidecars_are_valid(&path, &serde_json::from_str(&read(&path)).unwrap());
+    }
+    let path = "deploy/example-envoy.yaml";
+    let objects: Vec<Value> = serde_saphyr::from_multiple(&read(path)).unwrap();
+    sidecars_are_valid(path, &Value::Array(objects));
+}
+
+fn sidecars_are_valid(path: &str, objects: &Value) {
+    let mut lines = Vec::new();
+    collect(objects, &mut lines);
+    assert!(!lines.is_empty(), "{path}");
+    for line in lines {
+        let parsed = Args::try_parse_from(&line);
+        assert!(
+            matches!(
+                &parsed,
+                Ok(Args {
+                    command: Command::EnvoySidecar(_)
+                })
+            ),
+            "{path}: {line:?}: {parsed:?}"
+        );
     }
 }
 
