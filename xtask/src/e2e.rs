@@ -43,6 +43,9 @@ pub(crate) struct Args {
     /// Duration of the API server's outage, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 20)]
     outage: u64,
+    /// Number of changes in the test `configuration` [default: a valid and an invalid one of each field]
+    #[arg(long, value_name = "N")]
+    changes: Option<usize>,
     /// Keep the cluster
     #[arg(long)]
     keep: bool,
@@ -106,7 +109,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let done = cluster
         .load(&archives)
         .and_then(|()| install::gateway_api(&cluster, Channel::Standard))
-        .and_then(|()| Scene::new(cluster, Duration::from_secs(args.outage)))
+        .and_then(|()| Scene::new(cluster, Duration::from_secs(args.outage), args.changes))
         .and_then(|scene| all(args, &scene));
     if args.keep {
         println!(

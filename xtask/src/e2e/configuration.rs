@@ -1,15 +1,18 @@
 //! A SesameConfiguration configures the instance.
 //!
-//! In: a scene with Sesame. Out: Sesame waits for the object and applies its changes without restarts or failed
-//! requests; unmanaged Envoys are left unchanged.
+//! In: a scene with Sesame. Out: Sesame waits for the object and applies changes of each field, without restarts or
+//! failed requests; unmanaged Envoys are left unchanged.
+
+mod fields;
 
 use std::net::SocketAddr;
 use std::thread::sleep;
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
+use self::fields::{Change, EXTENSION, Outcome, PRIORITY_CLASS};
 use super::load::Load;
 use super::scene::{Scene, until};
 use super::shop;
@@ -29,8 +32,8 @@ const DONE: Duration = Duration::from_secs(120);
 /// How long objects must stay unchanged.
 const QUIET: Duration = Duration::from_secs(5);
 
-/// Changes: valid ones, and those that the API server accepts but Sesame can't apply.
-const CHANGES: u16 = 100;
+/// The number of Envoys of the Gateway, the default.
+const ENVOYS: usize = 2;
 
 /// A `revisionHistoryLimit` for a Deployment that Sesame wouldn't set.
 const EDITED: u32 = 7;
@@ -49,11 +52,11 @@ pub(super) fn configuration(scene: &Scene) -> Result<String> {
     let load = Load::start(&scene.network, vec![shop::request(shop, shop::HOST)]);
     apply(scene, json!({}))?;
     install::ready(&scene.cluster)?;
-    programmed(scene, "True")?;
+    programmed(scene)?;
     let pods = pods(scene)?;
 
     let ports = moved_ports(scene)?;
-    let count = changed(scene)?;
+    let changes = changed(scene)?;
     let unmanaged = unmanaged(scene)?;
     // The last settings stay in effect.
     let delete = ["delete", "sesameconfiguration", NAME];
@@ -72,41 +75,62 @@ pub(super) fn configuration(scene: &Scene) -> Result<String> {
     let tally = load.stop()?;
     shop::delete(scene, shop::GATEWAY)?;
     shop::close(scene)?;
-    Ok(format!("{ports}; {count} changes; {unmanaged}; {tally}"))
+    Ok(format!("{ports}; {changes}; {unmanaged}; {tally}"))
 }
 
 /// Applies a configuration with these sections in addition to the usual ones.
 fn apply(scene: &Scene, sections: Value) -> Result<()> {
-    let mut spec = json!({
-        "gateway": { "controllerName": "projectsesame.io/gateway-controller" },
-        "envoy": {},
-    });
+    let mut spec = usual();
     for (section, fields) in sections.as_object().into_iter().flatten() {
         spec[section] = fields.clone();
     }
-    scene.apply(&[json!({
+    scene.apply(&[object(&spec)])
+}
+
+/// The usual sections.
+fn usual() -> Value {
+    json!({
+        "gateway": { "controllerName": "projectsesame.io/gateway-controller" },
+        "envoy": {},
+    })
+}
+
+/// The configuration with a spec.
+fn object(spec: &Value) -> Value {
+    json!({
         "apiVersion": "projectsesame.io/v1alpha1",
         "kind": "SesameConfiguration",
         "metadata": { "name": NAME, "namespace": install::NAMESPACE },
         "spec": spec,
-    })])
+    })
 }
 
-/// Waits until the status observes the last change.
-fn programmed(scene: &Scene, expected: &str) -> Result<()> {
-    until("the configuration's status", DONE, || {
-        let object = scene.get(&["-n", install::NAMESPACE, "sesameconfiguration", NAME])?;
-        let conditions = object["status"]["conditions"].as_array();
-        let conditions = conditions.map_or(&[][..], Vec::as_slice);
-        ensure!(!conditions.is_empty(), "no conditions");
-        for condition in conditions {
+/// The configuration in the cluster.
+fn current(scene: &Scene) -> Result<Value> {
+    scene.get(&["-n", install::NAMESPACE, "sesameconfiguration", NAME])
+}
+
+/// Waits until the last change is in effect.
+fn programmed(scene: &Scene) -> Result<()> {
+    observed(scene, "True", "True").map(drop)
+}
+
+/// Waits until the status observes the last change, with these statuses of its conditions. Returns the conditions.
+fn observed(scene: &Scene, accepted: &str, programmed: &str) -> Result<Value> {
+    let look = || {
+        let object = current(scene)?;
+        let conditions = &object["status"]["conditions"];
+        for (type_, expected) in [("Accepted", accepted), ("Programmed", programmed)] {
+            let mut all = conditions.as_array().into_iter().flatten();
+            let condition = all.find(|condition| condition["type"] == type_);
+            let condition = condition.with_context(|| format!("no condition {type_}"))?;
             let observed = &condition["observedGeneration"];
             ensure!(*observed == object["metadata"]["generation"], "{condition}");
             ensure!(condition["status"] == expected, "{condition}");
         }
-        Ok(())
-    })
-    .map(drop)
+        Ok(conditions.clone())
+    };
+    until("the configuration's status", DONE, look).map(|(conditions, _)| conditions)
 }
 
 /// Sesame's pods, with their restarts.
@@ -167,7 +191,7 @@ fn moved_ports(scene: &Scene) -> Result<String> {
         scene,
         json!({ "defaultPorts": { "http": 8081, "https": 8444 } }),
     )?;
-    programmed(scene, "True")?;
+    programmed(scene)?;
     redirects(8081, &format!("https://{HOST}:8444/a"))?;
     shop::served(scene, &at(8081, "/plain"), "")?;
     let service = scene.get(&["-n", install::NAMESPACE, "service", "default-fleet"])?;
@@ -187,31 +211,86 @@ fn moved_ports(scene: &Scene) -> Result<String> {
     Ok("ports moved to 8081 and 8444 and back".to_owned())
 }
 
-/// Makes valid and invalid changes in turn, and checks that the status observes each.
-fn changed(scene: &Scene) -> Result<u16> {
-    for change in 0..CHANGES {
-        let class = format!("class-{change}");
-        let classes = json!({ "classNames": ["sesame", class] });
-        let (envoy, expected) = match change % 2 {
-            0 => (json!({ "maxConnections": 50_000 }), "True"),
-            _ => (
-                json!({ "resources": { "limits": { "cpu": "much" } } }),
-                "False",
-            ),
-        };
-        apply(scene, json!({ "ingress": classes, "envoy": envoy }))?;
-        programmed(scene, expected)?;
+/// Changes each field, valid and invalid values in turn, and checks the result of each change.
+fn changed(scene: &Scene) -> Result<String> {
+    let class = json!({
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": { "name": PRIORITY_CLASS },
+        "value": 0,
+    });
+    let extension = json!({
+        "apiVersion": "projectsesame.io/v1alpha1",
+        "kind": "ExtensionService",
+        "metadata": { "name": EXTENSION, "namespace": shop::NAMESPACE },
+        "spec": { "services": [{ "name": "shop", "port": 8080 }], "protocol": "h2c" },
+    });
+    scene.apply(&[class, extension])?;
+    let changes = fields::changes();
+    let count = scene.changes.unwrap_or(changes.len());
+    for change in changes.iter().cycle().take(count) {
+        let Change { field, spec, .. } = change;
+        check(scene, change).with_context(|| format!("{field} in {spec}"))?;
     }
     apply(scene, json!({}))?;
-    programmed(scene, "True")?;
-    Ok(CHANGES)
+    programmed(scene)?;
+    let settled = shop::rolled_out(scene, shop::GATEWAY, ENVOYS, &[])?;
+    scene.kubectl(&["delete", "priorityclass", PRIORITY_CLASS])?;
+    Ok(format!(
+        "{count} changes, then all Envoys up to date after {:.0} s",
+        settled.as_secs_f32()
+    ))
+}
+
+/// Makes a change and checks its outcome.
+fn check(scene: &Scene, change: &Change) -> Result<()> {
+    let objects = [object(&change.spec)];
+    match change.outcome {
+        Outcome::Programmed => {
+            scene.apply(&objects)?;
+            programmed(scene)
+        }
+        Outcome::RestartRequired => {
+            scene.apply(&objects)?;
+            observed(scene, "True", "False").map(drop)
+        }
+        Outcome::Reported => {
+            scene.apply(&objects)?;
+            let conditions = observed(scene, "False", "False")?.to_string();
+            let path = format!("spec.{}", change.field);
+            ensure!(conditions.contains(&path), "no {path} in {conditions}");
+            Ok(())
+        }
+        Outcome::Rejected => {
+            let parts = || -> Result<Value> {
+                let object = current(scene)?;
+                let conditions = object["status"]["conditions"].as_array();
+                let own = |condition: &&Value| {
+                    let type_ = &condition["type"];
+                    type_ == "Accepted" || type_ == "Programmed"
+                };
+                let conditions: Vec<&Value> =
+                    conditions.into_iter().flatten().filter(own).collect();
+                let generation = &object["metadata"]["generation"];
+                Ok(json!([generation, object["spec"], conditions]))
+            };
+            let before = parts()?;
+            let error = scene.apply(&objects).err();
+            let error = error.context("the API server has accepted the invalid value")?;
+            let error = format!("{error:#}");
+            let name = change.field.rsplit('.').next().unwrap_or_default();
+            ensure!(error.contains(name), "no {name} in {error}");
+            ensure!(parts()? == before, "the object has changed");
+            Ok(())
+        }
+    }
 }
 
 /// Sesame stops managing its Envoys' objects, then manages them again.
 fn unmanaged(scene: &Scene) -> Result<String> {
     let unmanaged = json!({ "managed": false, "replicas": 3 });
     apply(scene, json!({ "envoy": unmanaged }))?;
-    programmed(scene, "True")?;
+    programmed(scene)?;
     let deployment = shop::one_made_for(scene, shop::GATEWAY, "deployments")?;
     let name = deployment["metadata"]["name"].as_str().unwrap_or_default();
     // Sesame would revert this change to a managed object.

@@ -28,16 +28,19 @@ pub(super) struct Scene {
     pub(super) network: Network,
     /// Duration of the API server's outage.
     pub(super) outage: Duration,
+    /// Number of changes of the configuration, if not one for each value.
+    pub(super) changes: Option<usize>,
 }
 
 impl Scene {
     /// The scene for a running cluster.
-    pub(super) fn new(cluster: Cluster, outage: Duration) -> Result<Self> {
+    pub(super) fn new(cluster: Cluster, outage: Duration, changes: Option<usize>) -> Result<Self> {
         let network = Network::new(cluster.network()?);
         Ok(Self {
             cluster,
             network,
             outage,
+            changes,
         })
     }
 
