@@ -20,6 +20,7 @@ use crate::deploy;
 use crate::install::Channel;
 use sesame_tools::cargo;
 use sesame_tools::cluster::Cluster;
+use sesame_tools::envoy;
 
 /// Number of output lines to print if no test finished.
 const LAST_LINES: usize = 30;
@@ -62,9 +63,12 @@ pub(crate) struct Args {
     /// Additional flag for `sesame serve`, for example `--sesame=--route-shards=always`; can be repeated
     #[arg(long, value_name = "FLAG", allow_hyphen_values = true)]
     sesame: Vec<String>,
-    /// Use this Envoy instead of the downloaded one, for example that of `cargo xtask envoy --previous`
+    /// Use this Envoy instead of the downloaded one
     #[arg(long, value_name = "PATH")]
     envoy: Option<PathBuf>,
+    /// Use the previous minor version of Envoy
+    #[arg(long, conflicts_with = "envoy")]
+    previous_envoy: bool,
     /// Keep the cluster
     #[arg(long)]
     keep: bool,
@@ -78,7 +82,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "CLUSTER", default_value = "conformance")]
     name: String,
     /// Use this cluster, in which the Gateway API and Sesame are already installed
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["name", "channel", "sesame", "envoy", "keep"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["name", "channel", "sesame", "envoy", "previous_envoy", "keep"])]
     kubeconfig: Option<PathBuf>,
     /// With --kubeconfig: an address that Gateways can request
     #[arg(
@@ -126,9 +130,14 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             runs(args, &suite, &cluster)
         }
         None => {
-            let envoy = args.envoy.as_deref();
-            let done = install::cluster(&args.name, args.channel(), &suite, envoy, &args.sesame)
-                .and_then(|cluster| runs(args, &suite, &cluster));
+            let envoy = match args.previous_envoy {
+                true => Some(envoy::previous()?),
+                false => args.envoy.clone(),
+            };
+            let channel = args.channel();
+            let done =
+                install::cluster(&args.name, channel, &suite, envoy.as_deref(), &args.sesame)
+                    .and_then(|cluster| runs(args, &suite, &cluster));
             if args.keep {
                 println!(
                     "The cluster keeps running: `cargo xtask cluster --name {} kubectl get gateways -A`",

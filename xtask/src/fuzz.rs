@@ -47,13 +47,19 @@ impl Target {
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Target: files, objects, pem, regex, xds or refusals [default: all, one after the other]
-    #[arg(value_name = "TARGET", value_parser = TARGETS.map(|target| target.name))]
+    #[arg(value_name = "TARGET", value_parser = targets())]
     target: Option<String>,
     /// Duration of each target
     #[arg(long, value_name = "N", default_value_t = 60)]
     seconds: u32,
 }
 
+/// The names of all targets.
+pub(crate) fn targets() -> [&'static str; TARGETS.len()] {
+    TARGETS.map(|target| target.name)
+}
+
+/// Runs the targets.
 pub(crate) fn run(args: &Args) -> Result<()> {
     let program = build()?;
     let chosen = |target: &&Target| {

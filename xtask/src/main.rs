@@ -13,11 +13,13 @@ mod deploy;
 mod e2e;
 mod fuzz;
 mod install;
+mod nightly;
 mod test;
 mod tidy;
 
 use std::process::ExitCode;
 
+use anyhow::Result;
 use clap::Parser;
 use sesame_tools::{cluster, envoy, image};
 
@@ -43,27 +45,35 @@ enum Command {
     E2e(e2e::Args),
     /// Feed random input to the code that reads untrusted input
     Fuzz(fuzz::Args),
+    /// Run the checks that take too long for every change
+    Nightly(nightly::Args),
     /// Render deploy/manifests from deploy/chart, or check them
     Deploy(deploy::Args),
     /// Check the repository's structure, wording and formatting
     Tidy(tidy::Args),
 }
 
+impl Command {
+    fn run(&self) -> Result<()> {
+        match self {
+            Self::Demo(args) => demo::run(args),
+            Self::Test(args) => test::run(args),
+            Self::Bench(args) => bench::run(args),
+            Self::Envoy(args) => envoy::run(args),
+            Self::Image(args) => image::run(args),
+            Self::Cluster(args) => cluster::run(args),
+            Self::Conformance(args) => conformance::run(args),
+            Self::E2e(args) => e2e::run(args),
+            Self::Fuzz(args) => fuzz::run(args),
+            Self::Nightly(args) => nightly::run(args),
+            Self::Deploy(args) => deploy::run(args),
+            Self::Tidy(args) => tidy::run(args),
+        }
+    }
+}
+
 fn main() -> ExitCode {
-    let done = match Command::parse() {
-        Command::Demo(args) => demo::run(&args),
-        Command::Test(args) => test::run(&args),
-        Command::Bench(args) => bench::run(&args),
-        Command::Envoy(args) => envoy::run(&args),
-        Command::Image(args) => image::run(&args),
-        Command::Cluster(args) => cluster::run(&args),
-        Command::Conformance(args) => conformance::run(&args),
-        Command::E2e(args) => e2e::run(&args),
-        Command::Fuzz(args) => fuzz::run(&args),
-        Command::Deploy(args) => deploy::run(&args),
-        Command::Tidy(args) => tidy::run(&args),
-    };
-    match done {
+    match Command::parse().run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error:#}");
