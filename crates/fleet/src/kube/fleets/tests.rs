@@ -184,7 +184,7 @@ impl Fixture {
         change(&mut observed);
         self.version += 1;
         observed.version = self.version.into();
-        self.put(key(), kind, observed);
+        self.put(kind, observed);
     }
 
     fn delete(&mut self, kind: ObjectKind) {
