@@ -110,23 +110,24 @@ async fn watch_once(
                 .map(|(key, kind, _)| ObjectEvent::Deleted(kind, key)),
             Err(error) => {
                 let message = error.to_string();
-                let absent = kind.is_custom() && is_absent(&error);
+                let refusal = refusal(&error);
+                let absent = kind.is_custom() && matches!(refusal, Some((404, _)));
                 if absent {
                     tracing::debug!(kind = kind.name(), "the CRD is not installed");
                 } else if logged.as_ref() != Some(&message) {
                     tracing::warn!(kind = kind.name(), "cannot watch: {message}");
                     logged = Some(message);
                 }
-                let reason = unwatchable_reason(&error);
-                *refusals += u32::from(reason.is_some());
+                *refusals += u32::from(refusal.is_some());
                 if absent && *refusals >= REPORT_AFTER_REFUSALS {
                     ended = Some(Ended::Absent);
-                } else if reason.is_some() && matches!(error, watcher::Error::WatchStartFailed(_)) {
+                } else if refusal.is_some() && matches!(error, watcher::Error::WatchStartFailed(_))
+                {
                     ended = Some(Ended::Refused);
                 }
-                reason
+                refusal
                     .filter(|_| *refusals >= REPORT_AFTER_REFUSALS)
-                    .map(|reason| {
+                    .map(|(_, reason)| {
                         let message =
                             format!("cannot watch objects of kind {}: {reason}", kind.name());
                         ObjectEvent::Unwatchable(kind, scope.clone(), message)
@@ -146,22 +147,13 @@ async fn watch_once(
     Ended::Refused
 }
 
-/// Whether the API server doesn't have the kind.
-fn is_absent(error: &watcher::Error) -> bool {
-    let (watcher::Error::InitialListFailed(kube::Error::Api(status))
-    | watcher::Error::WatchStartFailed(kube::Error::Api(status))) = error
-    else {
-        return false;
-    };
-    status.code == 404
-}
-
-/// Why a kind can't be watched; `None` for transient errors.
-fn unwatchable_reason(error: &watcher::Error) -> Option<String> {
+/// The status code if a kind can't be watched, and why; `None` for transient errors.
+fn refusal(error: &watcher::Error) -> Option<(u16, String)> {
     let (watcher::Error::InitialListFailed(kube::Error::Api(status))
     | watcher::Error::WatchStartFailed(kube::Error::Api(status))) = error
     else {
         return None;
     };
-    matches!(status.code, 401 | 403 | 404).then(|| format!("{} ({})", status.message, status.code))
+    matches!(status.code, 401 | 403 | 404)
+        .then(|| (status.code, format!("{} ({})", status.message, status.code)))
 }
