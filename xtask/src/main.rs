@@ -40,7 +40,7 @@ enum Command {
     /// Manage a Kubernetes cluster for tests
     Cluster(cluster::Args),
     /// Run the Gateway API's conformance suite in a cluster
-    Conformance(conformance::Args),
+    Conformance(Box<conformance::Args>),
     /// Run end-to-end tests of an installation in a cluster
     E2e(e2e::Args),
     /// Feed random input to the code that reads untrusted input
