@@ -104,6 +104,12 @@ pub(crate) fn instance_selector(instance: &Instance) -> String {
     )
 }
 
+/// The label selector for an instance's pods.
+pub(crate) fn pod_selector(instance: &Instance) -> String {
+    let name = instance.label_value();
+    format!("app.kubernetes.io/name={NAME},app.kubernetes.io/instance={name}")
+}
+
 /// All objects of an instance, in write order.
 pub(crate) fn objects(
     config: &OperatorConfig,

@@ -1,13 +1,13 @@
 //! Removes an instance.
 
 use kube::Client;
-use kube::api::{Api, DeleteParams, DynamicObject, PropagationPolicy};
+use kube::api::{Api, DeleteParams, DynamicObject, ListParams, PropagationPolicy};
 use kube::core::{ApiResource, GroupVersionKind};
 use sesame_fleet::kube::{identity, release_classes, remove_fleets};
 
 use crate::apply::{self, belongs_to};
 use crate::instance::Instance;
-use crate::objects::{InstanceKind, NAME};
+use crate::objects::{self, InstanceKind, NAME};
 
 /// Kinds and names of the objects that an instance creates for itself.
 const OF_INSTANCE: [(&str, &str, &str); 4] = [
@@ -28,7 +28,6 @@ pub(crate) async fn remove(
     if let Some(found) = deployments.get_metadata_opt(NAME).await?
         && belongs_to(&found.metadata, instance)
     {
-        // The Deployment exists until its pods are gone.
         let params = DeleteParams {
             propagation_policy: Some(PropagationPolicy::Foreground),
             ..DeleteParams::default()
@@ -36,6 +35,13 @@ pub(crate) async fn remove(
         if found.metadata.deletion_timestamp.is_none() {
             apply::delete(&deployments, NAME, &params).await?;
         }
+        return Ok(Some("Waiting for the pods of Sesame to end."));
+    }
+    // If the namespace is deleted, its Deployments are gone before their pods.
+    let pods = ApiResource::from_gvk(&GroupVersionKind::gvk("", "v1", "Pod"));
+    let pods: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, &pods);
+    let selected = ListParams::default().labels(&objects::pod_selector(instance));
+    if !pods.list_metadata(&selected).await?.items.is_empty() {
         return Ok(Some("Waiting for the pods of Sesame to end."));
     }
     if remove_fleets(client, namespace).await? > 0 {

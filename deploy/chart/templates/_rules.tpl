@@ -10,11 +10,11 @@
 - apiGroups: [gateway.networking.k8s.io]
   resources: [gatewayclasses/status]
   verbs: [patch]
-{{- if and .Values.envoy.publishThroughGateways (eq .Values.mode "managed") }}
+{{- if and .Values.envoy.publishThroughGateways (ne .Values.mode "unmanaged") }}
 # Classes of the Gateways in front of Envoys.
 - apiGroups: [gateway.networking.k8s.io]
   resources: [gatewayclasses]
-  verbs: [create, delete, patch]
+  verbs: [create, delete]
 {{- end }}
 - apiGroups: [networking.k8s.io]
   resources: [ingressclasses]
@@ -220,6 +220,10 @@
     - sesame-instance-objects
     - sesame-instance-own
   verbs: [bind]
+# A removal waits until the pods of Sesame are gone.
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [list]
 # The Envoys and certificates of a removed instance.
 - apiGroups: [""]
   resources: [configmaps, secrets]
@@ -236,5 +240,10 @@
 # Their finalizers.
 - apiGroups: [gateway.networking.k8s.io]
   resources: [gatewayclasses]
-  verbs: [list, patch]
+  verbs: [{{ if .Values.envoy.publishThroughGateways }}delete, {{ end }}list, patch]
+{{- if .Values.envoy.publishThroughGateways }}
+- apiGroups: [gateway.networking.k8s.io]
+  resources: [gateways, tcproutes, udproutes]
+  verbs: [delete, list]
+{{- end }}
 {{- end }}

@@ -15,20 +15,25 @@ use super::labels;
 pub async fn remove_fleets(client: &Client, instance: &str) -> Result<usize, kube::Error> {
     let selected = ListParams::default().labels(&labels::instance_selector(instance));
     let mut found = 0;
-    for resource in resources() {
+    for (resource, custom) in resources() {
         let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
-        for object in api.list_metadata(&selected).await?.items {
-            found += 1;
+        let objects = match api.list_metadata(&selected).await {
+            // Without the CRD or the permission, Sesame can't have created any.
+            Err(kube::Error::Api(status)) if custom && matches!(status.code, 403 | 404) => continue,
+            list => list?.items,
+        };
+        found += objects.len();
+        for object in objects {
             let metadata = object.metadata;
-            let (Some(namespace), Some(name)) = (&metadata.namespace, &metadata.name) else {
-                continue;
-            };
+            let name = metadata.name.unwrap_or_default();
             if metadata.deletion_timestamp.is_some() {
                 continue;
             }
-            let api: Api<DynamicObject> =
-                Api::namespaced_with(client.clone(), namespace, &resource);
-            match api.delete(name, &DeleteParams::background()).await {
+            let api: Api<DynamicObject> = match &metadata.namespace {
+                Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
+                None => Api::all_with(client.clone(), &resource),
+            };
+            match api.delete(&name, &DeleteParams::background()).await {
                 Err(kube::Error::Api(status)) if status.code == 404 => {}
                 result => drop(result?),
             }
@@ -37,12 +42,15 @@ pub async fn remove_fleets(client: &Client, instance: &str) -> Result<usize, kub
     Ok(found)
 }
 
-/// The kinds of a fleet's objects.
-fn resources() -> Vec<ApiResource> {
+/// The kinds of a fleet's objects, and whether a CRD defines them.
+fn resources() -> Vec<(ApiResource, bool)> {
     let secret = ApiResource::from_gvk(&GroupVersionKind::gvk("", "v1", "Secret"));
     let kinds = ObjectKind::ALL
         .iter()
         // The same resource as `Service`.
         .filter(|kind| **kind != ObjectKind::ClusterService);
-    kinds.map(|kind| kind.resource()).chain([secret]).collect()
+    kinds
+        .map(|kind| (kind.resource(), kind.is_custom()))
+        .chain([(secret, false)])
+        .collect()
 }
