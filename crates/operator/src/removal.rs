@@ -1,7 +1,7 @@
 //! Removes an instance.
 
 use kube::Client;
-use kube::api::{Api, DeleteParams, DynamicObject, ListParams, PropagationPolicy};
+use kube::api::{Api, DeleteParams, DynamicObject, ListParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use sesame_fleet::kube::{identity, release_classes, remove_fleets};
 
@@ -28,16 +28,9 @@ pub(crate) async fn remove(
     if let Some(found) = deployments.get_metadata_opt(NAME).await?
         && belongs_to(&found.metadata, instance)
     {
-        let params = DeleteParams {
-            propagation_policy: Some(PropagationPolicy::Foreground),
-            ..DeleteParams::default()
-        };
-        if found.metadata.deletion_timestamp.is_none() {
-            apply::delete(&deployments, NAME, &params).await?;
-        }
-        return Ok(Some("Waiting for the pods of Sesame to end."));
+        apply::delete(&deployments, NAME, &DeleteParams::background()).await?;
     }
-    // If the namespace is deleted, its Deployments are gone before their pods.
+    // Pods end later than their Deployment.
     let pods = ApiResource::from_gvk(&GroupVersionKind::gvk("", "v1", "Pod"));
     let pods: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, &pods);
     let selected = ListParams::default().labels(&objects::pod_selector(instance));

@@ -34,7 +34,7 @@ const UPGRADED: Duration = Duration::from_secs(600);
 const SECOND: &str = "second";
 
 /// The image tag for another version, which contains the same program.
-pub(super) const NEXT: &str = "localhost/sesame/next:1";
+pub(super) const NEXT: &str = "localhost/sesame/next:v1";
 
 /// The leader crashes during changes.
 pub(super) fn leader(scene: &Scene) -> Result<String> {
