@@ -277,16 +277,16 @@ async fn objects_of_others_are_left_unchanged() {
         .unwrap();
     assert!(found["metadata"]["labels"].is_null(), "{found}");
 
-    // A younger configuration for the same classes.
-    fixture.configure("second", instance("team")).await;
-    let message = fixture.reason("second", "Conflict").await;
+    // Younger, or of the same age and with a later name.
+    fixture.configure("younger", instance("team")).await;
+    let message = fixture.reason("younger", "Conflict").await;
     assert!(
         message.contains("team/edge has the same gateway.controllerName"),
         "{message}"
     );
     assert!(
         fixture
-            .get("apps/v1", "Deployment", "second", "sesame")
+            .get("apps/v1", "Deployment", "younger", "sesame")
             .await
             .is_none()
     );
