@@ -20,19 +20,20 @@ use sesame_model::{
     RouteTable, RouteTableKey, TrustBundle, TrustBundleKey, VirtualHost, VirtualHostKey,
 };
 
-use self::reach::{certificates_of, clusters_of, listener_clusters_of, trust_bundles_of};
+use self::reach::{
+    certificates_of, clusters_of, listener_clusters_of, trust_bundles_of, valid_certificates,
+};
 use crate::configuration;
-use crate::gateway_api::class_in_use::{ClassInUse, classes_in_use};
 use crate::gateway_api::route::{self, RouteKind, attach, backends};
 use crate::gateway_api::{
-    ancestors, backend_tls, backend_traffic, l4_route, listener_state, telemetry, xbackend,
+    ancestors, backend_tls, backend_traffic, class_in_use, l4_route, listener_state, telemetry,
+    xbackend,
 };
 use crate::http_proxy;
 use crate::http_proxy::extensions;
 use crate::ingress;
 use crate::inputs::Inputs;
 use crate::problem::Notices;
-use crate::shared::certificates::CertificateState;
 use crate::shared::connections::{self, ChainKey, ServedChain};
 use crate::shared::datagrams;
 use crate::shared::default_fleet;
@@ -93,10 +94,10 @@ pub struct Outputs {
     /// Pending changes to the Services of XBackends, by XBackend. Always empty outside a cluster.
     pub pod_services: Table<ObjectKey, PodServiceChange>,
     /// This instance's GatewayClasses, and whether Gateways refer to them.
-    pub classes_in_use: Table<ObjectKey, ClassInUse>,
+    pub classes_in_use: Table<ObjectKey, class_in_use::ClassInUse>,
     /// Statuses of all kinds of objects.
     pub statuses: Table<ObjectKey, ObjectStatus>,
-    /// Errors and warnings about objects whose status can't hold them.
+    /// Problems of objects whose status can't hold them.
     pub notices: Table<ObjectKey, Notices>,
     /// For each fleet with port conflicts between Gateways and Ingresses or HTTPProxies, a message about them.
     pub port_conflicts: Table<FleetId, String>,
@@ -510,6 +511,7 @@ pub fn stages(b: &mut Builder) -> Pipeline {
         addresses,
     );
     let extension_status = extensions::statuses(b, &inputs, of_default_fleet.extensions);
+    let classes_in_use = class_in_use::classes_in_use(b, &inputs);
     let configuration_status = configuration::statuses(b, &inputs, of_default_fleet.extensions);
     let statuses = b.union(
         "statuses",
@@ -564,32 +566,20 @@ pub fn stages(b: &mut Builder) -> Pipeline {
             virtual_hosts,
             clusters,
             endpoints,
-            certificates: certificates(b, certificate_states),
+            certificates: valid_certificates(b, certificate_states),
             trust_bundles,
             fleet_clusters,
             fleet_destinations,
             fleet_certificates,
             fleet_trust_bundles,
             pod_services,
-            classes_in_use: classes_in_use(b, &inputs),
+            classes_in_use,
             statuses,
             notices,
             port_conflicts,
             expiring,
         },
     }
-}
-
-fn certificates(
-    b: &mut Builder,
-    states: Table<CertificateKey, CertificateState>,
-) -> Table<CertificateKey, Certificate> {
-    b.derive("certificate", states, move |reader, key| {
-        match &*reader.get(states, key)? {
-            CertificateState::Valid { certificate, .. } => Some(certificate.clone()),
-            CertificateState::Missing | CertificateState::Invalid(_) => None,
-        }
-    })
 }
 
 fn by_backend<R: RouteKind>(

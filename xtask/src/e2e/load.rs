@@ -47,7 +47,7 @@ pub(super) struct Tally {
 }
 
 impl Load {
-    /// Starts the clients. Each sends all requests in turn.
+    /// Starts the clients. Each sends all requests in turn, which must have the same address.
     pub(super) fn start(network: &Network, requests: Vec<Request>) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let until = Arc::clone(&stop);

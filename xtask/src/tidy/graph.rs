@@ -42,7 +42,7 @@ const RESERVED: &[(&[&str], &[&str], &str)] = &[
     (
         &["kube", "kube-client", "kube-runtime"],
         &[
-            "sources", "status", "fleet", "control", "testkit", "tests", "bench",
+            "sources", "status", "fleet", "operator", "control", "testkit", "tests", "bench",
         ],
         "only crates at the edge hold a Kubernetes client",
     ),

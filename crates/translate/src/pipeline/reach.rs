@@ -2,10 +2,13 @@
 
 use std::collections::BTreeSet;
 
+use sesame_engine::{Builder, Table};
 use sesame_model::{
-    CertificateKey, ChainTarget, ClusterKey, FleetId, Listener, ListenerKey, Termination, TlsMode,
-    TrustBundleKey, VirtualHost, VirtualHostKey,
+    Certificate, CertificateKey, ChainTarget, ClusterKey, FleetId, Listener, ListenerKey,
+    Termination, TlsMode, TrustBundleKey, VirtualHost, VirtualHostKey,
 };
+
+use crate::shared::certificates::CertificateState;
 
 /// The clusters that a host refers to.
 pub(super) fn clusters_of(key: &VirtualHostKey, host: &VirtualHost) -> Vec<(FleetId, ClusterKey)> {
@@ -73,5 +76,18 @@ fn terminations(listener: &Listener) -> impl Iterator<Item = &Termination> {
     chains.filter_map(|chain| match &chain.tls.as_ref()?.mode {
         TlsMode::Terminate(termination) => Some(&**termination),
         TlsMode::Passthrough => None,
+    })
+}
+
+/// Declares the valid certificates.
+pub(super) fn valid_certificates(
+    b: &mut Builder,
+    states: Table<CertificateKey, CertificateState>,
+) -> Table<CertificateKey, Certificate> {
+    b.derive("certificate", states, move |reader, key| {
+        match &*reader.get(states, key)? {
+            CertificateState::Valid { certificate, .. } => Some(certificate.clone()),
+            CertificateState::Missing | CertificateState::Invalid(_) => None,
+        }
     })
 }
