@@ -61,6 +61,9 @@ pub struct StatusChange {
     pub severity: Severity,
 }
 
+/// Reasons of conditions that become true without a change to an object.
+const IN_PROGRESS: [&str; 3] = ["AwaitingSesame", "Pending", "Upgrading"];
+
 impl Severity {
     /// The severity of a condition.
     pub(crate) fn of(condition: &Condition) -> Self {
@@ -73,7 +76,9 @@ impl Severity {
         match (&condition.status, negative_polarity) {
             (ConditionStatus::True, false) | (ConditionStatus::False, true) => Self::Ok,
             (ConditionStatus::True, true) => Self::Error,
-            (ConditionStatus::False, false) if condition.reason == "Pending" => Self::Waiting,
+            (ConditionStatus::False, false) if IN_PROGRESS.contains(&&*condition.reason) => {
+                Self::Waiting
+            }
             (ConditionStatus::False, false) => Self::Error,
             _ => Self::Waiting,
         }
