@@ -9,6 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
 
+use super::installs;
 use super::load::Load;
 use super::replicas;
 use super::scene::{Scene, is_true, until};
@@ -35,9 +36,9 @@ const DONE: Duration = Duration::from_secs(180);
 
 /// Runs the test.
 pub(super) fn operator(scene: &Scene) -> Result<String> {
-    shop::open(scene)?;
-    shop::delete(scene, shop::GATEWAY)?;
+    shop::close(scene)?;
     let before = scene.everything()?;
+    shop::open(scene)?;
     scene.apply(&deploy::rendered(&VALUES)?)?;
     scene.kubectl(&[
         "-n",
@@ -96,14 +97,8 @@ pub(super) fn operator(scene: &Scene) -> Result<String> {
         let name = object["metadata"]["name"].as_str().unwrap_or_default();
         scene.kubectl(&["-n", install::NAMESPACE, "delete", &text("kind"), name])?;
     }
-    let nothing_left = || {
-        let now = scene.everything()?;
-        let left: Vec<&String> = now.difference(&before).collect();
-        ensure!(left.is_empty(), "objects remain: {left:?}");
-        Ok(())
-    };
-    until("all objects are removed", DONE, nothing_left)?;
     shop::close(scene)?;
+    installs::nothing_left(scene, &before)?;
     Ok(format!(
         "two instances with {ROUTES} routes each; upgraded in {:.0} s; {}; during a removal: {during_removal}",
         upgraded.as_secs_f32(),
