@@ -65,6 +65,8 @@ const ALLOWED: &[Request] = &[
     (&["get", "list", "watch"], "", "configmaps", "", ""),
     // status: a patch, and a read after a conflict
     (&["get"], GATEWAYS, "gatewayclasses", "", "sesame"),
+    // the finalizer
+    (&["patch"], GATEWAYS, "gatewayclasses", "", "sesame"),
     (&["patch"], GATEWAYS, "gatewayclasses/status", "", "sesame"),
     (&["get"], GATEWAYS, "gateways", SHOP, "web"),
     (&["patch"], GATEWAYS, "gateways/status", SHOP, "web"),
@@ -196,7 +198,7 @@ const DENIED: &[Request] = &[
         "shop",
     ),
     (
-        &["update", "patch", "delete"],
+        &["update", "delete"],
         GATEWAYS,
         "gatewayclasses",
         "",
