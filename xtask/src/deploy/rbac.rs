@@ -64,11 +64,14 @@ pub(crate) fn compare(manifests: &Path, audit: &[PathBuf], without: &[String]) -
         let resource = right.resource.split('/').next().unwrap_or_default();
         !without.contains(&format!("{resource}.{}", right.group))
     });
-    let account = objects
+    let subjects = objects
         .iter()
-        .find(|object| object["kind"] == "ServiceAccount");
-    let account = account.and_then(|account| account["metadata"]["name"].as_str());
-    let account = account.context("the manifests have no ServiceAccount")?;
+        .filter_map(|object| object["subjects"].as_array());
+    let mut names = subjects
+        .flatten()
+        .filter_map(|subject| subject["name"].as_str());
+    let account = names.find(|name| ACCOUNTS.contains(name));
+    let account = account.context("the manifests have no binding to Sesame")?;
     let user = format!("system:serviceaccount:{NAMESPACE}:{account}");
     let requests = audit::requests(audit, &user)?;
     Ok(verdict::of(&granted, &requests))
