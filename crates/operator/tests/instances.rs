@@ -1,5 +1,7 @@
 //! The operator on a real API server, with the permissions in the manifests. No pods run.
 
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
