@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures::StreamExt;
 use kube::Client;
 use kube::api::{Api, DynamicObject};
-use kube::runtime::controller::{Action, Controller};
+use kube::runtime::controller::{self, Action, Controller};
 use kube::runtime::reflector::{ObjectRef, Store};
 use kube::runtime::watcher;
 use sesame_api::{Condition, ConfigurationSpec, NamespacedName};
@@ -23,6 +23,10 @@ use crate::status;
 /// How soon a failed or blocked step is tried again.
 const RETRY: Duration = Duration::from_secs(5);
 
+/// How long changes are collected: a rollout changes a Deployment many times, and each reconciliation reads and writes all
+/// objects of an instance.
+const DEBOUNCE: Duration = Duration::from_millis(300);
+
 /// How soon a removal continues: most of its steps cause no event.
 const REMOVAL_RETRY: Duration = Duration::from_secs(1);
 
@@ -36,7 +40,8 @@ struct Context {
 pub async fn run(client: Client, config: OperatorConfig) {
     let resource = instance::resource();
     let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
-    let mut controller = Controller::new_with(api, watcher::Config::default(), resource);
+    let mut controller = Controller::new_with(api, watcher::Config::default(), resource)
+        .with_config(controller::Config::default().debounce(DEBOUNCE));
     for kind in InstanceKind::ALL {
         let resource = kind.resource();
         let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
