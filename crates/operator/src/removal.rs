@@ -9,7 +9,8 @@ use crate::apply::{self, belongs_to};
 use crate::instance::Instance;
 use crate::objects::{self, InstanceKind, NAME};
 
-/// Kinds and names of the objects that an instance creates for itself.
+/// Groups, kinds and names of the objects that an instance creates for itself: its CAs, the certificates of the xDS server and of
+/// Envoys that run outside Sesame, and the Lease of its replicas.
 const OF_INSTANCE: [(&str, &str, &str); 4] = [
     ("", "Secret", identity::CA_SECRET),
     ("", "Secret", identity::SERVER_SECRET),

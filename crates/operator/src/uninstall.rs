@@ -13,7 +13,7 @@ use crate::instance::{self, Instance};
 use crate::objects::{InstanceKind, NAME};
 use crate::removal;
 
-/// Time between two looks at the remaining objects.
+/// The interval between polls of the remaining objects.
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// Why an uninstallation failed. The message says how to fix it.
@@ -30,7 +30,8 @@ pub enum UninstallError {
 }
 
 /// Removes the Envoys, certificates and finalizers of the instance in a namespace. Reports the number of objects of Envoys
-/// that remain.
+/// that remain. Releases the GatewayClasses with the controller names of the namespace's configurations; without any, those with the
+/// default one.
 ///
 /// # Errors
 /// If Sesame still runs, or a request fails.
@@ -72,7 +73,7 @@ pub async fn uninstall(
             instance.set_finalizer(client, false).await?;
         }
     }
-    // An instance without a configuration.
+    // The instance had no configuration.
     if controllers.is_empty() {
         controllers.insert(GatewayConfiguration::DEFAULT_CONTROLLER_NAME.to_owned());
     }
