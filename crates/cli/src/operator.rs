@@ -12,15 +12,15 @@ use crate::serve;
 use crate::signals::Signals;
 
 pub(crate) fn run(args: &OperatorArgs) -> Result<ExitCode> {
-    serve::runtime(args.log_level, args.log_format)?.block_on(operator(args))
+    serve::runtime(args.replica.log_level, args.replica.log_format)?.block_on(operator(args))
 }
 
 async fn operator(args: &OperatorArgs) -> Result<ExitCode> {
     let mut signals = Signals::new()?;
     let operator = Operator::start(OperatorConfig {
-        kubeconfig: args.kubeconfig.clone(),
-        namespace: args.namespace.clone(),
-        replica: serve::replica(args.name.as_deref())?,
+        kubeconfig: args.replica.kubeconfig.clone(),
+        namespace: args.replica.namespace.clone(),
+        replica: serve::replica(args.replica.name.as_deref())?,
         image: args.image.clone(),
         envoy_image: args.envoy_image.clone(),
         version: env!("CARGO_PKG_VERSION").to_owned(),

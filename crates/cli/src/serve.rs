@@ -24,7 +24,7 @@ use crate::{config as file_config, logging, output};
 const NO_CLIENT_LOGS: &str = "kube_client::client=off";
 
 pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode> {
-    runtime(args.log_level, args.log_format)?.block_on(serve(args))
+    runtime(args.replica.log_level, args.replica.log_format)?.block_on(serve(args))
 }
 
 /// Starts the logs of a program that runs in a cluster, and the runtime.
@@ -87,20 +87,23 @@ async fn configuration(args: &ServeArgs) -> Result<Option<SesameConfiguration>> 
     let Some(name) = &args.configuration else {
         return Ok(None);
     };
-    let name = NamespacedName::new(args.namespace.as_str(), name.as_str());
-    let kubeconfig = args.kubeconfig.as_deref();
+    let name = NamespacedName::new(args.replica.namespace.as_str(), name.as_str());
+    let kubeconfig = args.replica.kubeconfig.as_deref();
     let settings = Settings::new(Mode::Managed);
     let found = await_configuration(kubeconfig, &name, &settings, Some(args.probes)).await?;
     Ok(Some(found))
 }
 
 fn config(args: &ServeArgs, configuration: Option<&SesameConfiguration>) -> Result<ServeConfig> {
-    let replica = replica(args.name.as_deref())?;
+    let replica = replica(args.replica.name.as_deref())?;
     let watched = &args.watch_namespaces;
-    if args.configuration.is_some() && !watched.is_empty() && !watched.contains(&args.namespace) {
+    if args.configuration.is_some()
+        && !watched.is_empty()
+        && !watched.contains(&args.replica.namespace)
+    {
         bail!(
             "--configuration: the namespace {0} isn't watched, so changes would be missed; add {0} to --watch-namespaces",
-            args.namespace
+            args.replica.namespace
         );
     }
     let spec = configuration.map(|configuration| &configuration.spec);
@@ -143,8 +146,8 @@ fn config(args: &ServeArgs, configuration: Option<&SesameConfiguration>) -> Resu
         },
     };
     Ok(ServeConfig {
-        kubeconfig: args.kubeconfig.clone(),
-        namespace: args.namespace.clone(),
+        kubeconfig: args.replica.kubeconfig.clone(),
+        namespace: args.replica.namespace.clone(),
         replica,
         watch_namespaces: Some(args.watch_namespaces.clone()).filter(|list| !list.is_empty()),
         settings,

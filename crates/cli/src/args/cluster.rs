@@ -8,6 +8,31 @@ use sesame_api::NamespacedName;
 
 use super::{IngressArgs, LogFormat, LogLevel, RouteShards, loopback_address, namespaced_name};
 
+/// Settings of a replica in a cluster.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ReplicaArgs {
+    /// Namespace of the replicas, and of the objects that they share, such as the Lease
+    #[arg(
+        long,
+        env = "POD_NAMESPACE",
+        default_value = "sesame-system",
+        hide_env = true
+    )]
+    pub(crate) namespace: String,
+    /// Unique name of this replica [default: the hostname]
+    #[arg(long, env = "POD_NAME", hide_env = true)]
+    pub(crate) name: Option<String>,
+    /// Kubeconfig; not needed in a pod
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) kubeconfig: Option<PathBuf>,
+    /// Log level; logs go to standard error
+    #[arg(long, value_enum, value_name = "LEVEL")]
+    pub(crate) log_level: Option<LogLevel>,
+    /// Log format
+    #[arg(long, value_enum, value_name = "FORMAT", default_value = "text")]
+    pub(crate) log_format: LogFormat,
+}
+
 /// `sesame serve`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -24,20 +49,8 @@ Environment:
   KUBECONFIG                 path to the kubeconfig; --kubeconfig takes precedence
   RUST_LOG                   log filter; --log-level takes precedence")]
 pub(crate) struct ServeArgs {
-    /// Namespace of Sesame's Lease and certificates, and of the default fleet
-    #[arg(
-        long,
-        env = "POD_NAMESPACE",
-        default_value = "sesame-system",
-        hide_env = true
-    )]
-    pub(crate) namespace: String,
-    /// Unique name of this replica [default: the hostname]
-    #[arg(long, env = "POD_NAME", hide_env = true)]
-    pub(crate) name: Option<String>,
-    /// Kubeconfig; not needed in a pod
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub(crate) kubeconfig: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) replica: ReplicaArgs,
     /// Namespaces to watch [default: all]
     #[arg(long, value_name = "NAMESPACE", value_delimiter = ',')]
     pub(crate) watch_namespaces: Vec<String>,
@@ -104,12 +117,6 @@ pub(crate) struct ServeArgs {
     /// Service whose status lists the addresses of the unmanaged Envoys
     #[arg(long, value_name = "NAMESPACE/NAME", value_parser = namespaced_name, requires = "unmanaged")]
     pub(crate) envoy_service: Option<NamespacedName>,
-    /// Log level; logs go to standard error
-    #[arg(long, value_enum, value_name = "LEVEL")]
-    pub(crate) log_level: Option<LogLevel>,
-    /// Log format
-    #[arg(long, value_enum, value_name = "FORMAT", default_value = "text")]
-    pub(crate) log_format: LogFormat,
 }
 
 /// `sesame operator`.
@@ -124,20 +131,8 @@ Environment:
   KUBECONFIG                 path to the kubeconfig; --kubeconfig takes precedence
   RUST_LOG                   log filter; --log-level takes precedence")]
 pub(crate) struct OperatorArgs {
-    /// Namespace of the operator's Lease
-    #[arg(
-        long,
-        env = "POD_NAMESPACE",
-        default_value = "sesame-system",
-        hide_env = true
-    )]
-    pub(crate) namespace: String,
-    /// Unique name of this replica [default: the hostname]
-    #[arg(long, env = "POD_NAME", hide_env = true)]
-    pub(crate) name: Option<String>,
-    /// Kubeconfig; not needed in a pod
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub(crate) kubeconfig: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) replica: ReplicaArgs,
     /// Image of the instances, and of the sidecar in each Envoy's pod
     #[arg(long, value_name = "IMAGE", default_value_t = default_sidecar_image())]
     pub(crate) image: String,
@@ -147,12 +142,6 @@ pub(crate) struct OperatorArgs {
     /// Listen address of /healthz and /readyz
     #[arg(long, value_name = "IP:PORT", default_value = "0.0.0.0:8080")]
     pub(crate) probes: SocketAddr,
-    /// Log level; logs go to standard error
-    #[arg(long, value_enum, value_name = "LEVEL")]
-    pub(crate) log_level: Option<LogLevel>,
-    /// Log format
-    #[arg(long, value_enum, value_name = "FORMAT", default_value = "text")]
-    pub(crate) log_format: LogFormat,
 }
 
 /// `sesame uninstall`.
