@@ -19,6 +19,7 @@ pub(crate) mod log_format;
 pub(crate) mod policy;
 mod publishing;
 mod reference;
+mod replica;
 pub(crate) mod route;
 mod text;
 pub(crate) mod tls_certificate_delegation;

@@ -10,6 +10,7 @@ mod instance;
 mod listeners;
 mod policy;
 mod publishing;
+mod replica;
 mod tracing;
 
 use std::sync::Arc;
@@ -32,9 +33,7 @@ pub use self::envoy::{
 };
 pub use self::gateway_choices::{GatewayChoice, GatewayChoices};
 pub use self::global_auth::{GlobalAuthBody, GlobalAuthConfiguration, GlobalAuthPolicy};
-pub use self::instance::{
-    InstanceConfiguration, InstanceLog, InstanceLogFormat, InstanceLogLevel, InstanceResources,
-};
+pub use self::instance::{InstanceConfiguration, InstanceResources};
 pub use self::listeners::{
     AcceptProxyProtocol, AccessLogFilter, AccessLogStyle, CipherSuite, CompressionAlgorithm,
     EscapedSlashesAction, HeadersWithUnderscores, ListenersAccessLog, ListenersConfiguration,
@@ -46,6 +45,10 @@ pub use self::publishing::{
     GatewayPublishing, GatewayPublishingParameters, GcpLoadBalancer, LoadBalancerProvider,
     LoadBalancerProviderType, LoadBalancerPublishing, LoadBalancerScope, NetworkPublishing,
     NetworkPublishingType,
+};
+pub use self::replica::{
+    ContourCompatMode, LeaderElectionConfiguration, LoggingConfiguration, LoggingFormat,
+    LoggingLevel, MetricsConfiguration, XdsConfiguration,
 };
 pub use self::tracing::{CustomTag, TracingConfiguration};
 
@@ -121,6 +124,28 @@ pub struct ConfigurationSpec {
     /// Tracing of requests, for all Envoys of the instance.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tracing: Option<Box<TracingConfiguration>>,
+    /// The namespaces to watch, in addition to this object's namespace; all by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(
+        feature = "schema",
+        schemars(length(min = 1, max = 256), inner(length(min = 1, max = 63)))
+    )]
+    pub watch_namespaces: Option<Vec<Arc<str>>>,
+    /// Whether Contour's objects and annotations are read as Sesame's own; `Off` by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub contour_compat: Option<ContourCompatMode>,
+    /// The xDS server, from which Envoys get their configuration over mutual TLS.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub xds: Option<XdsConfiguration>,
+    /// A server for Sesame's metrics alone. Without this section, `/metrics` is on the port of the probes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metrics: Option<MetricsConfiguration>,
+    /// The election of the replica that writes statuses and manages Envoys.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub leader_election: Option<LeaderElectionConfiguration>,
+    /// The logs of Sesame, on standard error.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub logging: Option<LoggingConfiguration>,
 }
 
 impl ConfigurationSpec {

@@ -75,19 +75,20 @@ pub use check::{is_header_name, is_hostname, is_precise_hostname};
 pub use condition::{Condition, ConditionStatus, ConditionsStatus, SubCondition};
 pub use configuration::{
     AcceptProxyProtocol, AccessLogFilter, AccessLogStyle, AwsLoadBalancer, AwsLoadBalancerType,
-    AzureLoadBalancer, CipherSuite, CompressionAlgorithm, ConfigurationSpec, CustomTag,
-    DefaultGlobalRateLimitPolicy, DefaultHeader, DefaultHeaders, DefaultPorts, EnvoyAutoscaling,
-    EnvoyConfiguration, EnvoyDrain, EnvoyLogLevel, EnvoyResources, EnvoyToleration, EnvoyWorkload,
-    EscapedSlashesAction, ExternalTrafficPolicy, GatewayChoice, GatewayChoices,
-    GatewayConfiguration, GatewayPublishing, GatewayPublishingParameters, GcpLoadBalancer,
-    GlobalAuthBody, GlobalAuthConfiguration, GlobalAuthPolicy, HeadersWithUnderscores,
-    HttpProxyConfiguration, IngressConfiguration, InstanceConfiguration, InstanceLog,
-    InstanceLogFormat, InstanceLogLevel, InstanceResources, ListenersAccessLog,
-    ListenersConfiguration, ListenersLimits, ListenersPaths, ListenersTimeouts, ListenersTls,
-    ListenersTlsVersion, LoadBalancerProvider, LoadBalancerProviderType, LoadBalancerPublishing,
-    LoadBalancerScope, NetworkPublishing, NetworkPublishingType, ObjectName, PolicyConfiguration,
-    RateLimitServiceConfiguration, ResourceAmounts, SesameConfiguration, TolerationEffect,
-    TolerationOperator, TracingConfiguration, UnmanagedEnvoy,
+    AzureLoadBalancer, CipherSuite, CompressionAlgorithm, ConfigurationSpec, ContourCompatMode,
+    CustomTag, DefaultGlobalRateLimitPolicy, DefaultHeader, DefaultHeaders, DefaultPorts,
+    EnvoyAutoscaling, EnvoyConfiguration, EnvoyDrain, EnvoyLogLevel, EnvoyResources,
+    EnvoyToleration, EnvoyWorkload, EscapedSlashesAction, ExternalTrafficPolicy, GatewayChoice,
+    GatewayChoices, GatewayConfiguration, GatewayPublishing, GatewayPublishingParameters,
+    GcpLoadBalancer, GlobalAuthBody, GlobalAuthConfiguration, GlobalAuthPolicy,
+    HeadersWithUnderscores, HttpProxyConfiguration, IngressConfiguration, InstanceConfiguration,
+    InstanceResources, LeaderElectionConfiguration, ListenersAccessLog, ListenersConfiguration,
+    ListenersLimits, ListenersPaths, ListenersTimeouts, ListenersTls, ListenersTlsVersion,
+    LoadBalancerProvider, LoadBalancerProviderType, LoadBalancerPublishing, LoadBalancerScope,
+    LoggingConfiguration, LoggingFormat, LoggingLevel, MetricsConfiguration, NetworkPublishing,
+    NetworkPublishingType, ObjectName, PolicyConfiguration, RateLimitServiceConfiguration,
+    ResourceAmounts, SesameConfiguration, TolerationEffect, TolerationOperator,
+    TracingConfiguration, UnmanagedEnvoy, XdsConfiguration,
 };
 pub use contour::{ContourExtensionService, ContourHTTPProxy, ContourTLSCertificateDelegation};
 pub use decode::{DecodeError, PathSegment, decode_value};

@@ -13,11 +13,13 @@ use std::path::PathBuf;
 use clap::builder::NonEmptyStringValueParser;
 use clap::{ArgAction, Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::Shell;
-use sesame_api::NamespacedName;
+use sesame_api::{ContourCompatMode, NamespacedName};
 use sesame_control::serve::ContourCompat;
 use sesame_control::{IngressSettings, Mode, RateLimitSettings, Settings, Sharding};
 
-pub(crate) use self::cluster::{OperatorArgs, ServeArgs, StatusArgs, StatusOutput, UninstallArgs};
+pub(crate) use self::cluster::{
+    OperatorArgs, ReplicaArgs, ServeArgs, StatusArgs, StatusOutput, UninstallArgs,
+};
 use crate::output::Format;
 use crate::sidecar::SidecarArgs;
 
@@ -250,11 +252,14 @@ pub(crate) enum ContourMode {
 }
 
 impl IngressArgs {
-    pub(crate) fn contour(&self) -> ContourCompat {
-        match self.contour_compat {
-            ContourMode::Off => ContourCompat::Off,
-            ContourMode::Read => ContourCompat::Read,
-            ContourMode::Write => ContourCompat::Write,
+    /// Whether Contour's objects are read, from the configuration or else the flag.
+    pub(crate) fn contour(&self, settings: &Settings) -> ContourCompat {
+        match (&settings.start.contour, self.contour_compat) {
+            (Some(ContourCompatMode::Write), _) | (None, ContourMode::Write) => {
+                ContourCompat::Write
+            }
+            (Some(ContourCompatMode::Read), _) | (None, ContourMode::Read) => ContourCompat::Read,
+            _ => ContourCompat::Off,
         }
     }
 

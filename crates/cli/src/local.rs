@@ -6,6 +6,7 @@ mod lines;
 mod screen;
 
 use std::io::{self, IsTerminal};
+use std::pin::pin;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -17,6 +18,7 @@ use tokio::time::{Instant, sleep_until};
 
 use self::screen::Screen;
 use crate::args::LocalArgs;
+use crate::logging::{LogSettings, Logs};
 use crate::settings::{DisplayMode, LocalSettings};
 use crate::signals::Signals;
 use crate::{logging, output, table};
@@ -27,25 +29,30 @@ const REDRAW_INTERVAL: Duration = Duration::from_millis(100);
 pub(crate) fn run(args: &LocalArgs) -> Result<ExitCode> {
     let settings = LocalSettings::resolve(args)?;
     let screen = Screen::default();
-    let (filter, format) = (&settings.log_filter, settings.log_format);
-    if settings.display == DisplayMode::Screen && io::stderr().is_terminal() {
-        logging::start(filter, format, settings.colour, screen.clone())?;
-    } else {
-        let colour = settings.colour && io::stderr().is_terminal();
-        logging::start(filter, format, colour, logging::Stderr)?;
-    }
+    let terminal = io::stderr().is_terminal();
+    let log_settings = LogSettings {
+        level: args.log_level,
+        format: args.log_format,
+        colour: settings.colour && terminal,
+        in_cluster: false,
+    };
+    let logs = match settings.display == DisplayMode::Screen && terminal {
+        true => logging::start(log_settings, screen.clone())?,
+        false => logging::start(log_settings, logging::Stderr)?,
+    };
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
         .context("cannot start the async runtime")?;
-    runtime.block_on(serve(settings, screen))
+    runtime.block_on(serve(settings, screen, &logs))
 }
 
-async fn serve(settings: LocalSettings, screen: Screen) -> Result<ExitCode> {
+async fn serve(settings: LocalSettings, screen: Screen, logs: &Logs) -> Result<ExitCode> {
     // Registered before Envoys start, so that signals always stop them gracefully.
     let mut signals = Signals::new()?;
     let port_offset = settings.run.port_offset;
     let (mut local, mut events) = Local::start(settings.run).await?;
+    let mut followed = pin!(logs.follow(local.logging()));
     let mut viewer = Viewer {
         display: settings.display,
         colour: settings.colour,
@@ -71,6 +78,7 @@ async fn serve(settings: LocalSettings, screen: Screen) -> Result<ExitCode> {
             },
             error = local.failed() => break Some(error.into()),
             () = timer => viewer.draw(&local)?,
+            () = &mut followed => {}
         }
     };
     viewer.end(failure.is_none());

@@ -12,7 +12,8 @@ use crate::serve;
 use crate::signals::Signals;
 
 pub(crate) fn run(args: &OperatorArgs) -> Result<ExitCode> {
-    serve::runtime(args.replica.log_level, args.replica.log_format)?.block_on(operator(args))
+    serve::start_logs(&args.replica)?;
+    serve::runtime()?.block_on(operator(args))
 }
 
 async fn operator(args: &OperatorArgs) -> Result<ExitCode> {

@@ -2,9 +2,9 @@
 //!
 //! In: flags, signals. Out: logs.
 
-use std::env;
 use std::fs;
 use std::io::{self, IsTerminal};
+use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::process::ExitCode;
 use std::thread;
@@ -12,34 +12,31 @@ use std::thread;
 use anyhow::{Context, Result, bail};
 use sesame_api::{NamespacedName, SesameConfiguration};
 use sesame_control::serve::{Envoys, Serve, ServeConfig, await_configuration};
-use sesame_control::{Mode, Settings};
+use sesame_control::{ElectionSettings, Mode, Settings, StartSettings};
 use tokio::runtime::Runtime;
 
-use crate::args::{LogFormat, LogLevel, ServeArgs};
-use crate::settings::log_filter;
+use crate::args::{ReplicaArgs, ServeArgs};
+use crate::logging::{LogSettings, Logs};
 use crate::signals::Signals;
 use crate::{config as file_config, logging, output};
 
-/// Turns off the client library's logs: it logs failed requests without context, and callers log them with context.
-const NO_CLIENT_LOGS: &str = "kube_client::client=off";
-
 pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode> {
-    runtime(args.replica.log_level, args.replica.log_format)?.block_on(serve(args))
+    let logs = start_logs(&args.replica)?;
+    runtime()?.block_on(serve(args, &logs))
 }
 
-/// Starts the logs of a program that runs in a cluster, and the runtime.
-pub(crate) fn runtime(log_level: Option<LogLevel>, log_format: LogFormat) -> Result<Runtime> {
-    let rust_log = env::var("RUST_LOG").ok().filter(|text| !text.is_empty());
-    let filter = match (log_level, rust_log) {
-        // In a cluster, logs are read after the fact, so the default is more verbose than for `sesame local`.
-        (None, None) => format!("info,{NO_CLIENT_LOGS}"),
-        (Some(LogLevel::Error | LogLevel::Warn | LogLevel::Info), rust_log) => {
-            format!("{},{NO_CLIENT_LOGS}", log_filter(log_level, rust_log))
-        }
-        (level, rust_log) => log_filter(level, rust_log),
+/// Starts the logs of a program that runs in a cluster.
+pub(crate) fn start_logs(args: &ReplicaArgs) -> Result<Logs> {
+    let settings = LogSettings {
+        level: args.log_level,
+        format: args.log_format,
+        colour: io::stderr().is_terminal(),
+        in_cluster: true,
     };
-    let colour = io::stderr().is_terminal();
-    logging::start(&filter, log_format, colour, logging::Stderr)?;
+    logging::start(settings, logging::Stderr)
+}
+
+pub(crate) fn runtime() -> Result<Runtime> {
     tokio::runtime::Builder::new_multi_thread()
         // The engine has its own thread. More worker threads would cost more in context switches than they gain.
         .worker_threads(thread::available_parallelism().map_or(1, |cores| cores.get().div_ceil(2)))
@@ -59,7 +56,7 @@ pub(crate) fn replica(name: Option<&str>) -> Result<String> {
     }
 }
 
-async fn serve(args: &ServeArgs) -> Result<ExitCode> {
+async fn serve(args: &ServeArgs, logs: &Logs) -> Result<ExitCode> {
     let mut signals = Signals::new()?;
     let configuration = tokio::select! {
         () = signals.next() => return Ok(ExitCode::SUCCESS),
@@ -67,9 +64,11 @@ async fn serve(args: &ServeArgs) -> Result<ExitCode> {
     };
     let mut serve = Serve::start(config(args, configuration.as_ref())?).await?;
     tracing::info!(xds = %serve.xds(), "serving");
+    let logging = serve.logging();
     tokio::select! {
         () = signals.next() => {}
         error = serve.failed() => return Err(error.into()),
+        () = logs.follow(logging) => {}
     }
     tracing::info!("shutting down; Envoys keep their configuration");
     tokio::select! {
@@ -96,16 +95,6 @@ async fn configuration(args: &ServeArgs) -> Result<Option<SesameConfiguration>> 
 
 fn config(args: &ServeArgs, configuration: Option<&SesameConfiguration>) -> Result<ServeConfig> {
     let replica = replica(args.replica.name.as_deref())?;
-    let watched = &args.watch_namespaces;
-    if args.configuration.is_some()
-        && !watched.is_empty()
-        && !watched.contains(&args.replica.namespace)
-    {
-        bail!(
-            "--configuration: the namespace {0} isn't watched, so changes would be missed; add {0} to --watch-namespaces",
-            args.replica.namespace
-        );
-    }
     let spec = configuration.map(|configuration| &configuration.spec);
     let managed = spec.map_or(!args.unmanaged, |spec| spec.envoy.is_some());
     let mode = match managed {
@@ -122,12 +111,18 @@ fn config(args: &ServeArgs, configuration: Option<&SesameConfiguration>) -> Resu
             .unwrap_or(Path::new("SesameConfiguration"));
         settings = file_config::settings(file, &settings, configuration)?;
     }
+    let advertised_host = settings
+        .start
+        .xds
+        .advertised_host
+        .as_deref()
+        .map(str::to_owned);
     let envoys = match managed {
         true => Envoys::Managed {
             envoy_image: args.envoy_image.clone(),
             sidecar_image: args.sidecar_image.clone(),
-            xds_host: args.xds_host.clone(),
-            xds_port: args.xds_port,
+            xds_host: advertised_host.or_else(|| args.xds_host.clone()),
+            xds_port: settings.start.xds.advertised_port.or(args.xds_port),
         },
         false => match spec.and_then(|spec| spec.unmanaged_envoy.as_ref()) {
             Some(envoy) => Envoys::Unmanaged {
@@ -145,21 +140,53 @@ fn config(args: &ServeArgs, configuration: Option<&SesameConfiguration>) -> Resu
             },
         },
     };
+    let contour = args.ingress.contour(&settings);
+    let start = &settings.start;
+    let listen = |default: SocketAddr, address: Option<IpAddr>, port: Option<u16>| {
+        SocketAddr::new(
+            address.unwrap_or(default.ip()),
+            port.unwrap_or(default.port()),
+        )
+    };
+    let metrics = start
+        .metrics
+        .map(|(address, port)| listen(args.probes, address, Some(port)));
     Ok(ServeConfig {
         kubeconfig: args.replica.kubeconfig.clone(),
         namespace: args.replica.namespace.clone(),
         replica,
-        watch_namespaces: Some(args.watch_namespaces.clone()).filter(|list| !list.is_empty()),
-        settings,
+        watch_namespaces: watched_namespaces(args, start)?,
         configuration_file: args.config.clone(),
-        contour: args.ingress.contour(),
+        contour,
         envoys,
-        xds: args.xds,
+        xds: listen(args.xds, start.xds.address, start.xds.port),
         certificates: args.xds_certificates.clone(),
         sharding: args.route_shards.into(),
         module: args.envoy_module,
-        leader_election: args.leader_election,
+        election: start.election.unwrap_or(ElectionSettings {
+            enabled: args.leader_election,
+            ..ElectionSettings::default()
+        }),
         probes: Some(args.probes),
+        metrics: metrics.or(args.metrics),
         admin: Some(args.admin),
+        settings,
     })
+}
+
+/// The namespaces to watch; `None` means all.
+fn watched_namespaces(args: &ServeArgs, start: &StartSettings) -> Result<Option<Vec<String>>> {
+    let own = &args.replica.namespace;
+    if let Some(listed) = &start.watch_namespaces {
+        let own = (!listed.iter().any(|name| **name == **own)).then(|| own.clone());
+        let listed = listed.iter().map(ToString::to_string);
+        return Ok(Some(listed.chain(own).collect()));
+    }
+    let listed = &args.watch_namespaces;
+    if args.configuration.is_some() && !listed.is_empty() && !listed.contains(own) {
+        bail!(
+            "--configuration: the namespace {own} isn't watched, so changes would be missed; add {own} to --watch-namespaces"
+        );
+    }
+    Ok(Some(listed.clone()).filter(|list| !list.is_empty()))
 }

@@ -12,8 +12,8 @@ use sesame_control::module;
 use sesame_control::sidecar::{self, SidecarConfig};
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::args::LogFormat;
-use crate::logging;
+use crate::args::{LogFormat, LogLevel};
+use crate::logging::{self, LogSettings};
 
 /// `sesame envoy-sidecar`.
 #[derive(Debug, clap::Args)]
@@ -82,7 +82,13 @@ fn install_module(folder: &Path) -> Result<()> {
 }
 
 async fn serve(args: &ServeArgs) -> Result<()> {
-    logging::start("info", LogFormat::Text, false, logging::Stderr)?;
+    let settings = LogSettings {
+        level: Some(LogLevel::Info),
+        format: LogFormat::Text,
+        colour: false,
+        in_cluster: true,
+    };
+    logging::start(settings, logging::Stderr)?;
     // PID 1 ignores signals without a handler.
     let mut terminate =
         signal(SignalKind::terminate()).context("cannot register a signal handler")?;

@@ -47,7 +47,7 @@ pub(crate) fn run(args: &TranslateArgs) -> Result<ExitCode> {
     let settings = args.ingress.settings(Mode::Local);
     let (settings, paths) = config::of_local(settings, args.config.as_deref(), &args.paths)?;
     let snapshot = files::load(&FilesConfig {
-        contour: args.ingress.contour().reads(),
+        contour: args.ingress.contour(&settings).reads(),
         ..FilesConfig::new(paths)
     });
     report(&snapshot);

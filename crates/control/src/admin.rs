@@ -65,15 +65,22 @@ pub(crate) fn pages(pages: Pages) -> Router {
         .route("/config", get(config))
         .route("/debug/engine", get(engine))
         .with_state(pages.clone())
-        .merge(probes(pages))
+        .merge(probes(pages.clone()))
+        .merge(metrics_page(pages))
         .layer(middleware::from_fn(only_loopback_hosts))
 }
 
-/// The pages for probes and Prometheus. They don't show configuration.
+/// The pages for probes. They don't show configuration.
 pub(crate) fn probes(pages: Pages) -> Router {
     Router::new()
         .route("/healthz", get(healthz))
         .route("/readyz", get(readyz))
+        .with_state(pages)
+}
+
+/// The page for Prometheus.
+pub(crate) fn metrics_page(pages: Pages) -> Router {
+    Router::new()
         .route("/metrics", get(metrics))
         .with_state(pages)
 }

@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use sesame_api::{Kind, Object, ObjectKey, Release};
+use sesame_api::{Kind, LoggingConfiguration, Object, ObjectKey, Release};
 use sesame_engine::{Batch, Builder, Commit, Engine};
 use sesame_envoy::{Assembler, Options, RejectedRoutes, ResourceChange, Sharding, Suspect};
 use sesame_model::{FleetId, FleetState, ListenerSettings, UpgradeProgress, VirtualHostKey};
@@ -215,6 +215,11 @@ impl Core {
     /// The controller name of our GatewayClasses, if we serve any.
     pub(crate) fn controller_name(&self) -> Option<&Arc<str>> {
         self.settings.controller_name.as_ref()
+    }
+
+    /// The logs that the instance's configuration asks for.
+    pub(crate) fn logging(&self) -> &LoggingConfiguration {
+        &self.settings.logging
     }
 
     /// Whether there has been a commit. An empty one, as in an empty cluster, counts.

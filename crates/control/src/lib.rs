@@ -56,5 +56,6 @@ pub use sesame_translate::configuration::settings as configured_settings;
 pub use sesame_translate::problem::FieldError;
 /// The settings for a translation, and their defaults.
 pub use sesame_translate::settings::{
-    INGRESS_CLASS, IngressSettings, Mode, RATE_LIMIT_DOMAIN, RateLimitSettings, Settings,
+    ElectionSettings, INGRESS_CLASS, IngressSettings, Mode, RATE_LIMIT_DOMAIN, RateLimitSettings,
+    Settings, StartSettings,
 };

@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
+use sesame_api::LoggingConfiguration;
 use sesame_envoy::{Options, Sharding};
 use sesame_fleet::local::{Level, Supervisor, memory};
 use sesame_sources::files::{self, ChangeSet, FilesConfig};
@@ -123,6 +124,7 @@ pub type Events = broadcast::Receiver<RunEvent>;
 pub struct Local {
     status_store: Arc<StatusStore>,
     admin: Option<SocketAddr>,
+    logging: watch::Receiver<LoggingConfiguration>,
     supervisor: Arc<Supervisor>,
     /// See [`TranslatorOutputs::shutdown`].
     shutdown: CancellationToken,
@@ -194,6 +196,7 @@ impl Local {
         )]
         let (commands, command_receiver) = mpsc::unbounded_channel();
         let registry = xds::Registry::new(xds_config(&config));
+        let (logging, logging_receiver) = watch::channel(config.settings.logging.clone());
         let outputs = TranslatorOutputs {
             registry: registry.clone(),
             status_store: Arc::default(),
@@ -203,6 +206,7 @@ impl Local {
             statuses: None,
             pod_services: None,
             class_finalizers: None,
+            logging: Arc::new(logging),
             drain: config.drain + LISTENER_REPLACEMENT,
             shutdown: CancellationToken::new(),
         };
@@ -278,6 +282,7 @@ impl Local {
         let local = Self {
             status_store: outputs.status_store,
             admin: admin_address,
+            logging: logging_receiver,
             supervisor,
             shutdown: outputs.shutdown,
             forwarded,
@@ -296,6 +301,11 @@ impl Local {
     /// Address of the admin pages.
     pub fn admin(&self) -> Option<SocketAddr> {
         self.admin
+    }
+
+    /// The `logging` section of the configuration, with its changes.
+    pub fn logging(&self) -> watch::Receiver<LoggingConfiguration> {
+        self.logging.clone()
     }
 
     /// The socket of the xDS server.

@@ -22,9 +22,9 @@ mod upgrades;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use sesame_api::{Kind, NamespacedName};
+use sesame_api::{Kind, LoggingConfiguration, NamespacedName};
 use sesame_envoy::Sharding;
-use sesame_translate::settings::Settings;
+use sesame_translate::settings::{ElectionSettings, Settings};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -67,10 +67,12 @@ pub struct ServeConfig {
     pub sharding: Sharding,
     /// Whether Envoys get and load Sesame's module.
     pub module: bool,
-    /// Whether replicas elect a leader; otherwise this replica always leads.
-    pub leader_election: bool,
-    /// Address of the pages for the kubelet and Prometheus; `None` disables them.
+    /// The leader election. If it is disabled, this replica always leads.
+    pub election: ElectionSettings,
+    /// Address of the pages for the kubelet; `None` disables them.
     pub probes: Option<SocketAddr>,
+    /// Address of `/metrics`; `None` means that it is among the pages for the kubelet.
+    pub metrics: Option<SocketAddr>,
     /// Address of all admin pages, a loopback address; `None` disables them. They show all configuration, but no
     /// private keys.
     pub admin: Option<SocketAddr>,
@@ -150,7 +152,9 @@ pub enum Envoys {
 pub struct Serve {
     xds: SocketAddr,
     probes: Option<SocketAddr>,
+    metrics: Option<SocketAddr>,
     admin: Option<SocketAddr>,
+    logging: watch::Receiver<LoggingConfiguration>,
     /// Releases the Lease, so that another replica can lead.
     step_down: CancellationToken,
     /// Ends all tasks.
@@ -169,6 +173,16 @@ impl Serve {
     /// Address of the pages for the kubelet and Prometheus.
     pub fn probes(&self) -> Option<SocketAddr> {
         self.probes
+    }
+
+    /// Address of a server for `/metrics` alone.
+    pub fn metrics(&self) -> Option<SocketAddr> {
+        self.metrics
+    }
+
+    /// The `logging` section of the instance's configuration, with its changes.
+    pub fn logging(&self) -> watch::Receiver<LoggingConfiguration> {
+        self.logging.clone()
     }
 
     /// Address of the admin pages.

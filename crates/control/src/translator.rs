@@ -5,6 +5,7 @@
 //! Messages that are queued at the same time become one change: there is no timer, and no intermediate state is
 //! visible.
 
+mod changes;
 mod class_finalizers;
 mod pod_services;
 mod publish;
@@ -17,13 +18,12 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use sesame_api::{Kind, Object, ObjectKey, Release, SesameConfiguration};
+use sesame_api::{Kind, LoggingConfiguration, Object, ObjectKey, Release, SesameConfiguration};
 use sesame_envoy::{Bytes, RejectedRoutes};
 use sesame_fleet::kube::pod_services::PodServiceWriter;
 use sesame_model::{
     FleetId, FleetRequest, FleetState, PodServiceId, Port, UpgradeProgress, VirtualHostKey,
 };
-use sesame_sources::change::Change;
 use sesame_sources::files::ChangeSet;
 use sesame_status::Writer;
 use sesame_translate::fleet::{Rejected, RejectedKind};
@@ -35,9 +35,7 @@ use self::publish::merged;
 pub(crate) use self::publish::xds_fleet;
 use crate::containment::Containment;
 use crate::core::{Core, Input, Step};
-use crate::event::{
-    ChangeKind, EventSender, ObjectChange, ProblemView, RunEvent, millis, truncate,
-};
+use crate::event::{EventSender, ObjectChange, RunEvent, millis, truncate};
 use crate::metrics::Metrics;
 use crate::progress::Progress;
 use crate::runner::{FleetRunner, Requests};
@@ -120,6 +118,8 @@ pub(crate) struct TranslatorOutputs {
     pub(crate) pod_services: Option<PodServiceWriter>,
     /// Writes the finalizers of GatewayClasses; `None` in a local run.
     pub(crate) class_finalizers: Option<ClassFinalizers>,
+    /// Follows the `logging` section of the instance's configuration.
+    pub(crate) logging: Arc<watch::Sender<LoggingConfiguration>>,
     /// Time limit for Envoys to replace a listener and drain its connections.
     pub(crate) drain: Duration,
     /// Cancelled when shutdown begins: the translator ends, and Envoy exits are expected.
@@ -353,7 +353,15 @@ impl Translator {
         self.update_statuses(&steps, revision);
         self.update_notices(&steps, revision);
         self.update_shared_fleets();
+        self.update_logging();
         self.send_ready();
+    }
+
+    fn update_logging(&self) {
+        let (sender, desired) = (&self.outputs.logging, self.core.logging());
+        if *sender.borrow() != *desired {
+            sender.send_replace(desired.clone());
+        }
     }
 
     fn handle(&mut self, message: Message, turn: &mut Turn) {
@@ -436,58 +444,6 @@ impl Translator {
         let request = self.requests.get(&rejected.fleet)?;
         let mut ports = request.ports.iter().copied();
         ports.find(|&port| *rejected == Rejected::listener(rejected.fleet.clone(), port))
-    }
-
-    fn handle_changes(&mut self, set: ChangeSet, turn: &mut Turn) {
-        self.synced = true;
-        // An empty first set also needs a plan.
-        turn.plan |= self.core.engine().revision() == 0;
-        if !set.changes.is_empty() {
-            let detected = turn.detected.unwrap_or(set.detected);
-            turn.detected = Some(detected.min(set.detected));
-        }
-        for change in set.changes {
-            self.handle_change(change, turn);
-        }
-        self.outputs.metrics.problems(set.errors.len());
-        let (new, fixed) = self.outputs.status_store.set_problems(set.errors);
-        for problem in &fixed {
-            self.emit(RunEvent::ProblemSolved(ProblemView::from(problem)));
-        }
-        for problem in &new {
-            self.emit(RunEvent::Problem(ProblemView::from(problem)));
-        }
-    }
-
-    fn handle_change(&mut self, change: Change, turn: &mut Turn) {
-        let key = change.key();
-        let kind = match &change {
-            Change::Upsert(object) => {
-                self.outputs.status_store.upsert(object);
-                match self.object_keys.insert(&key) {
-                    true => ChangeKind::Added,
-                    false => ChangeKind::Changed,
-                }
-            }
-            Change::Remove(_) => {
-                self.outputs.status_store.forget(&key);
-                self.object_keys.remove(&key);
-                ChangeKind::Removed
-            }
-        };
-        match kind {
-            ChangeKind::Added => self.outputs.metrics.object(key.kind, 1),
-            ChangeKind::Removed => self.outputs.metrics.object(key.kind, -1),
-            ChangeKind::Changed => {}
-        }
-        turn.objects.push(ObjectChange {
-            object: key,
-            change: kind,
-        });
-        turn.inputs.push(match change {
-            Change::Upsert(object) => Input::Upsert(object),
-            Change::Remove(key) => Input::Remove(key),
-        });
     }
 
     fn set_ready(&mut self, fleet: &FleetId, ready: bool, turn: &mut Turn) {

@@ -216,7 +216,7 @@ impl Builder<'_> {
 
     /// The namespaces that the instance watches; `None` means all.
     fn watched_namespaces(&self) -> Option<BTreeSet<&str>> {
-        let listed = self.spec.instance.as_ref()?.watch_namespaces.as_ref()?;
+        let listed = self.spec.watch_namespaces.as_ref()?;
         let own = std::iter::once(self.namespace());
         Some(listed.iter().map(|name| &**name).chain(own).collect())
     }
@@ -268,13 +268,15 @@ impl Builder<'_> {
     }
 
     fn xds_service(&self) -> Value {
+        let section = self.spec.xds.as_ref();
+        let advertised = section.and_then(|xds| xds.advertised_port);
         json!({
             "spec": {
                 "type": "ClusterIP",
                 "selector": self.pod_selector(),
                 "ports": [{
                     "name": "xds",
-                    "port": deployment::XDS_PORT,
+                    "port": advertised.unwrap_or(self.xds_port()),
                     "targetPort": "xds",
                     "protocol": "TCP",
                     "appProtocol": "grpc",
@@ -284,6 +286,10 @@ impl Builder<'_> {
     }
 
     fn metrics_service(&self) -> Value {
+        let (port, target) = match &self.spec.metrics {
+            Some(metrics) => (metrics.port, "metrics"),
+            None => (deployment::PROBES_PORT, "probes"),
+        };
         json!({
             "spec": {
                 "type": "ClusterIP",
@@ -292,8 +298,8 @@ impl Builder<'_> {
                 "selector": self.pod_selector(),
                 "ports": [{
                     "name": "metrics",
-                    "port": deployment::PROBES_PORT,
-                    "targetPort": "probes",
+                    "port": port,
+                    "targetPort": target,
                     "protocol": "TCP",
                 }],
             },

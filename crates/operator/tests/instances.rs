@@ -186,7 +186,8 @@ async fn an_instance_exists_as_long_as_its_configuration() {
 
     // With fewer namespaces, it has fewer permissions.
     let mut spec = instance("team");
-    spec["instance"] = json!({ "replicas": 1, "watchNamespaces": ["default"] });
+    spec["instance"] = json!({ "replicas": 1 });
+    spec["watchNamespaces"] = json!(["default"]);
     fixture.configure("team", spec).await;
     eventually(async || {
         let deployment = fixture.get("apps/v1", "Deployment", "team", "sesame").await;

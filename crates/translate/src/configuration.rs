@@ -12,6 +12,7 @@ mod policy;
 pub(crate) mod publishing;
 mod quantity;
 pub mod references;
+pub(crate) mod start;
 mod status;
 mod tracing;
 mod unresolved;
@@ -27,6 +28,7 @@ use sesame_model::{FleetParameters, ListenerSettings};
 
 use self::choices::Choices;
 use self::envoy::parameters;
+use self::start::StartSettings;
 use crate::http_proxy::global_rate;
 use crate::problem::FieldError;
 use crate::settings::{
@@ -96,7 +98,11 @@ impl FleetSettings {
 
 /// The invalid fields of an instance's configuration.
 fn errors(spec: &ConfigurationSpec) -> Vec<FieldError> {
-    let errors = [FleetSettings::read(spec).err(), ingress(spec).err()];
+    let errors = [
+        FleetSettings::read(spec).err(),
+        ingress(spec).err(),
+        StartSettings::read(spec).err(),
+    ];
     errors.into_iter().flatten().flatten().collect()
 }
 
@@ -145,7 +151,11 @@ pub fn settings(
         },
         mode => mode.clone(),
     };
-    let (Ok(fleet), Ok(ingress)) = (FleetSettings::read(spec), ingress(spec)) else {
+    let (Ok(fleet), Ok(ingress), Ok(start)) = (
+        FleetSettings::read(spec),
+        ingress(spec),
+        StartSettings::read(spec),
+    ) else {
         return Err(errors(spec));
     };
     Ok(Settings {
@@ -155,10 +165,11 @@ pub fn settings(
         fleet,
         tracing: spec.tracing.as_deref().map(tracing::settings),
         configuration: Some(configuration.meta.namespaced_name()),
-        unmanaged_envoy: match started.configuration {
-            Some(_) => started.unmanaged_envoy.clone(),
-            None => spec.unmanaged_envoy.clone(),
+        start: match started.configuration {
+            Some(_) => started.start.clone(),
+            None => start,
         },
+        logging: spec.logging.clone().unwrap_or_default(),
         ipv6: started.ipv6,
     })
 }

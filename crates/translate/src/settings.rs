@@ -6,11 +6,13 @@ use std::time::Duration;
 
 use sesame_api::{
     DefaultPorts, GatewayClass, GatewayConfiguration, GlobalRateLimitPolicy, HeadersPolicy,
-    IngressConfiguration, NamespacedName, UnmanagedEnvoy,
+    IngressConfiguration, LoggingConfiguration, NamespacedName,
 };
 use sesame_model::{AuthBody, FleetId, PartsPerMillion, Port, SpanAttribute};
 
 use crate::configuration::FleetSettings;
+
+pub use crate::configuration::start::{ElectionSettings, StartSettings, XdsSettings};
 
 /// The default controller name of Sesame's GatewayClasses.
 pub const CONTROLLER_NAME: &str = GatewayConfiguration::DEFAULT_CONTROLLER_NAME;
@@ -39,8 +41,10 @@ pub struct Settings {
     pub tracing: Option<TracingSettings>,
     /// The SesameConfiguration that these settings come from, if any.
     pub configuration: Option<NamespacedName>,
-    /// Where clients reach unmanaged Envoys, as read from that configuration at startup.
-    pub unmanaged_envoy: Option<UnmanagedEnvoy>,
+    /// The settings in that configuration that take effect when Sesame starts, as read then.
+    pub start: StartSettings,
+    /// The logs of Sesame, as far as that configuration sets them.
+    pub logging: LoggingConfiguration,
     /// Whether Envoys in a cluster bind IPv6 addresses. Must be false if the nodes' kernels lack IPv6: Envoy rejects
     /// a listener if any of its addresses can't be bound.
     pub ipv6: bool,
@@ -188,7 +192,8 @@ impl Settings {
             fleet: FleetSettings::default(),
             tracing: None,
             configuration: None,
-            unmanaged_envoy: None,
+            start: StartSettings::default(),
+            logging: LoggingConfiguration::default(),
             ipv6: true,
         }
     }

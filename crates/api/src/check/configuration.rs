@@ -14,7 +14,7 @@ use crate::configuration::{
 
 use super::{
     Check, at, each, each_of_some, ensure, fail, http_proxy, instance, known, known_word,
-    listeners, optional, publishing, text, unique,
+    listeners, optional, publishing, replica, text, unique,
 };
 
 /// The maximum number of replicas, and the maximum CPU target in percent.
@@ -51,7 +51,8 @@ pub(crate) fn spec(spec: &ConfigurationSpec) -> Check {
     optional("globalAuth", spec.global_auth.as_deref(), global_auth)?;
     optional("policy", spec.policy.as_deref(), policy)?;
     optional("tracing", spec.tracing.as_deref(), tracing)?;
-    optional("instance", spec.instance.as_deref(), instance::instance)
+    optional("instance", spec.instance.as_deref(), instance::instance)?;
+    replica::sections(spec)
 }
 
 /// Whether Sesame would also implement the Gateways in front of its Envoys.

@@ -1,9 +1,9 @@
 //! The `instance` section of SesameConfigurations.
 
-use crate::configuration::{InstanceConfiguration, InstanceLogFormat, InstanceLogLevel};
+use crate::configuration::InstanceConfiguration;
 
-use super::configuration::{amounts, namespace, object_name, toleration};
-use super::{Check, at, each, each_of_some, ensure, known, optional};
+use super::configuration::{amounts, object_name, toleration};
+use super::{Check, at, each, ensure, optional};
 
 /// The maximum number of replicas of Sesame.
 const MAX_REPLICAS: u32 = 16;
@@ -12,14 +12,6 @@ pub(super) fn instance(instance: &InstanceConfiguration) -> Check {
     optional("replicas", instance.replicas.as_ref(), |count| {
         let fits = (1..=MAX_REPLICAS).contains(count);
         ensure(fits, &format!("expected a number from 1 to {MAX_REPLICAS}"))
-    })?;
-    if let Some(namespaces) = instance.watch_namespaces.as_deref() {
-        each_of_some("watchNamespaces", namespaces, 256, |name| namespace(name))?;
-    }
-    at("log", {
-        let log = &instance.log;
-        known("format", log.format.as_ref(), InstanceLogFormat::KNOWN)?;
-        known("level", log.level.as_ref(), InstanceLogLevel::KNOWN)
     })?;
     optional("resources", instance.resources.as_ref(), |resources| {
         at("requests", amounts(&resources.requests))?;

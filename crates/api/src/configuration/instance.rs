@@ -6,7 +6,6 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::envoy::{EnvoyToleration, ResourceAmounts};
-use crate::open_enum::open_enum;
 use crate::skip::is_default;
 
 /// How the operator runs Sesame itself for this configuration. Without the operator, this section has no effect.
@@ -18,17 +17,6 @@ pub struct InstanceConfiguration {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(range(min = 1, max = 16)))]
     pub replicas: Option<u32>,
-    /// The namespaces to watch, in addition to this object's namespace; all by default. With this field, the instance gets
-    /// permissions for namespaced objects in these namespaces only.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(
-        feature = "schema",
-        schemars(length(min = 1, max = 256), inner(length(min = 1, max = 63)))
-    )]
-    pub watch_namespaces: Option<Vec<Arc<str>>>,
-    /// The logs of Sesame.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub log: InstanceLog,
     /// The resources of each replica; by default, requests of 50m CPU and 64Mi memory, and a memory limit of 512Mi.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resources: Option<InstanceResources>,
@@ -63,43 +51,4 @@ pub struct InstanceResources {
     /// The limits.
     #[serde(default, skip_serializing_if = "is_default")]
     pub limits: ResourceAmounts,
-}
-
-/// The logs of Sesame.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(deny_unknown_fields)]
-pub struct InstanceLog {
-    /// The format; `json` by default.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub format: Option<InstanceLogFormat>,
-    /// The level; `info` by default.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub level: Option<InstanceLogLevel>,
-}
-
-open_enum! {
-    /// A log format of Sesame.
-    pub enum InstanceLogFormat {
-        /// A JSON object per line.
-        Json = "json",
-        /// Lines of text.
-        Text = "text",
-    }
-}
-
-open_enum! {
-    /// A log level of Sesame.
-    pub enum InstanceLogLevel {
-        /// Errors.
-        Error = "error",
-        /// Possible problems.
-        Warn = "warn",
-        /// Normal events.
-        Info = "info",
-        /// Details for debugging.
-        Debug = "debug",
-        /// All messages.
-        Trace = "trace",
-    }
 }

@@ -84,9 +84,12 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "BOOL", default_value_t = true, action = ArgAction::Set, num_args = 0..=1,
           require_equals = true, default_missing_value = "true")]
     pub(crate) envoy_module: bool,
-    /// Listen address of /healthz, /readyz and /metrics
+    /// Listen address of /healthz, /readyz and, without --metrics, /metrics
     #[arg(long, value_name = "IP:PORT", default_value = "0.0.0.0:8080")]
     pub(crate) probes: SocketAddr,
+    /// Listen address of /metrics, to serve it separately from the probes
+    #[arg(long, value_name = "IP:PORT")]
+    pub(crate) metrics: Option<SocketAddr>,
     /// Loopback address on which to serve the admin pages (/status, /fleets, /config and more)
     #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:8081", value_parser = loopback_address)]
     pub(crate) admin: SocketAddr,

@@ -52,7 +52,7 @@ pub(super) fn start(
 ) -> ElectionState {
     let (release_guard, stepped_down) = watch::channel(false);
     let (failure_sender, failure) = watch::channel(None);
-    if !config.leader_election {
+    if !config.election.enabled {
         let (sender, is_leader) = watch::channel(true);
         let step_down = step_down.clone();
         spawner.spawn(async move {
@@ -68,7 +68,10 @@ pub(super) fn start(
     }
     let (is_leader, election) = lease::start(
         client.clone(),
-        lease::LeaseConfig::new(&config.namespace, &config.replica),
+        lease::LeaseConfig {
+            timings: config.election.into(),
+            ..lease::LeaseConfig::new(&config.namespace, &config.replica)
+        },
         failure_sender,
         step_down.clone(),
     );

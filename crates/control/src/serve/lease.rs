@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::{Api, PostParams};
+use sesame_translate::settings::ElectionSettings;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -21,6 +22,8 @@ use self::candidate::{Candidate, LeaseRequest, LeaseResponse};
 
 /// Name of the Lease shared by all replicas.
 const NAME: &str = "sesame-leader";
+/// Upper limit of the timeout of a request.
+const MAX_REQUEST_TIMEOUT: Duration = Duration::from_secs(3);
 /// Timeout for releasing the Lease at shutdown.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(3);
 
@@ -52,15 +55,21 @@ pub(crate) struct Timings {
     pub request_timeout: Duration,
 }
 
+impl From<ElectionSettings> for Timings {
+    fn from(settings: ElectionSettings) -> Self {
+        Timings {
+            lease_duration: settings.lease_duration,
+            renew_deadline: settings.renew_deadline,
+            renew_interval: settings.retry_period,
+            poll_interval: settings.retry_period / 2,
+            request_timeout: MAX_REQUEST_TIMEOUT.min(settings.renew_deadline / 2),
+        }
+    }
+}
+
 impl Default for Timings {
     fn default() -> Self {
-        Timings {
-            lease_duration: Duration::from_secs(10),
-            renew_deadline: Duration::from_secs(8),
-            renew_interval: Duration::from_secs(2),
-            poll_interval: Duration::from_secs(1),
-            request_timeout: Duration::from_secs(3),
-        }
+        ElectionSettings::default().into()
     }
 }
 

@@ -111,12 +111,14 @@ impl Serve {
         let client = client(config.kubeconfig.as_deref()).await?;
         let discovery = listen("--xds", config.xds)?;
         let probes = listen_if("--probes", config.probes)?;
+        let metrics = listen_if("--metrics", config.metrics)?;
         let admin = listen_if("--admin", config.admin)?;
         let local_address = |listener: &Option<TcpListener>| {
             let listener = listener.as_ref();
             listener.and_then(|listener| listener.local_addr().ok())
         };
         let (probes_address, admin_address) = (local_address(&probes), local_address(&admin));
+        let metrics_address = local_address(&metrics);
         let xds_address = discovery.local_addr().unwrap_or(config.xds);
 
         let stop = CancellationToken::new();
@@ -160,6 +162,7 @@ impl Serve {
             },
         });
         let (events, event_receiver) = EventSender::new(EVENTS, kube_events::is_reportable);
+        let (logging, logging_receiver) = watch::channel(config.settings.logging.clone());
         let outputs = TranslatorOutputs {
             registry: registry.clone(),
             status_store: Arc::default(),
@@ -176,6 +179,7 @@ impl Serve {
             statuses: Some(statuses.clone()),
             pod_services: Some(pod_services.clone()),
             class_finalizers: Some(class_finalizers.clone()),
+            logging: Arc::new(logging),
             drain: DRAIN,
             shutdown: stop.clone(),
         };
@@ -269,8 +273,13 @@ impl Serve {
             liveness,
             readiness: Readiness::Serve(health),
         };
+        let probe_pages = match metrics {
+            Some(_) => admin::probes(pages.clone()),
+            None => admin::probes(pages.clone()).merge(admin::metrics_page(pages.clone())),
+        };
         for (listener, router) in [
-            (probes, admin::probes(pages.clone())),
+            (probes, probe_pages),
+            (metrics, admin::metrics_page(pages.clone())),
             (admin, admin::pages(pages)),
         ] {
             if let Some(listener) = listener {
@@ -280,6 +289,8 @@ impl Serve {
         Ok(Self {
             xds: xds_address,
             probes: probes_address,
+            metrics: metrics_address,
+            logging: logging_receiver,
             admin: admin_address,
             step_down,
             stop,

@@ -6,6 +6,7 @@ use serde_json::json;
 use sesame_api::{Kind, Object, Release};
 use sesame_envoy::Options;
 use sesame_fleet::local::ports::PortProblem;
+use sesame_sources::change::Change;
 use tokio::sync::broadcast;
 
 use super::*;
@@ -50,6 +51,7 @@ fn rig() -> Rig {
         statuses: None,
         pod_services: None,
         class_finalizers: None,
+        logging: Arc::default(),
         drain: Duration::ZERO,
         shutdown: CancellationToken::new(),
     };

@@ -3,7 +3,7 @@
 use std::fs;
 
 use serde_json::{Value, json};
-use sesame_api::{Object, SesameConfiguration};
+use sesame_api::{LoggingLevel, Object, SesameConfiguration};
 use sesame_control::files::{self, FilesConfig};
 use sesame_control::serve::{ContourCompat, Serve, await_configuration};
 use sesame_control::{Mode, Settings, configured_settings};
@@ -115,9 +115,14 @@ async fn an_instance_waits_for_its_configuration_and_follows_it() {
         "gateway": {"controllerName": controller},
         "ingress": {"classNames": ["sesame", "other"]},
         "defaultPorts": {"http": 8081},
+        "logging": {"level": "debug"},
     });
+    let mut logging = replica.logging();
+    assert_eq!(logging.borrow_and_update().level, None);
     rig.configuration(spec.clone()).await;
     rig.until_configured("True", "True").await;
+    logging.changed().await.unwrap();
+    assert_eq!(logging.borrow().level, Some(LoggingLevel::Debug));
     rig.until("the other class is served", async || {
         rig.is_valid("other").await
     })

@@ -14,7 +14,7 @@ use sesame_api::NamespacedName;
 use sesame_control::cluster::{ClusterError, Scope, status_store};
 use sesame_control::serve::{ContourCompat, Envoys, Serve, ServeConfig};
 use sesame_control::status_store::StatusStore;
-use sesame_control::{INGRESS_CLASS, Mode, Settings, Sharding};
+use sesame_control::{ElectionSettings, INGRESS_CLASS, Mode, Settings, Sharding};
 use sesame_testkit::api_server::{ApiServer, Channel};
 use sesame_testkit::certs::client_config_as;
 use sesame_testkit::client::{Request, send};
@@ -428,7 +428,8 @@ impl Rig {
             certificates: None,
             sharding: Sharding::Auto,
             module: true,
-            leader_election: true,
+            election: ElectionSettings::default(),
+            metrics: Some(local),
             probes: Some(local),
             admin: None,
         };
@@ -532,22 +533,20 @@ fn secret_files(secret: &DynamicObject) -> BTreeMap<String, String> {
 }
 
 impl Rig {
-    async fn page(&self, replica: &Serve, path: &str) -> (u16, String) {
-        let response = send(replica.probes().unwrap(), &Request::get("sesame", path))
-            .await
-            .unwrap();
+    async fn page(&self, server: SocketAddr, path: &str) -> (u16, String) {
+        let response = send(server, &Request::get("sesame", path)).await.unwrap();
         let text = String::from_utf8(response.body.to_vec()).unwrap();
         (response.status.as_u16(), text)
     }
 
     /// The status and text of the readiness page.
     pub(crate) async fn readyz(&self, replica: &Serve) -> (u16, String) {
-        self.page(replica, "/readyz").await
+        self.page(replica.probes().unwrap(), "/readyz").await
     }
 
     /// Whether a replica's metrics report it as the leader.
     pub(crate) async fn reports_leader(&self, replica: &Serve) -> bool {
-        let (_, text) = self.page(replica, "/metrics").await;
+        let (_, text) = self.page(replica.metrics().unwrap(), "/metrics").await;
         text.lines().any(|line| line == "sesame_leader 1")
     }
 

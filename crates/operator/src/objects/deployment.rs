@@ -13,23 +13,61 @@ pub(super) const PROBES_PORT: u16 = 8_080;
 /// The default number of replicas.
 const REPLICAS: u32 = 2;
 
+/// Annotation: the sections of the configuration that take effect only when Sesame starts, as JSON. A change to them
+/// replaces the pods.
+const START_SETTINGS: &str = "projectsesame.io/start-settings";
+
+/// These sections. The section `envoy` is one of them too, but adding or removing it changes the arguments.
+const START_SECTIONS: [&str; 6] = [
+    "unmanagedEnvoy",
+    "watchNamespaces",
+    "contourCompat",
+    "xds",
+    "metrics",
+    "leaderElection",
+];
+
 impl Builder<'_> {
     pub(super) fn deployment(&self) -> Value {
         let instance = self.spec.instance.as_deref().cloned().unwrap_or_default();
+        let mut metadata = json!({ "labels": self.labels() });
+        if let Some(settings) = self.start_settings() {
+            metadata["annotations"] = json!({ (START_SETTINGS): settings });
+        }
+        let election = self.spec.leader_election.as_ref();
+        let replicas = match election.is_some_and(|election| election.disabled) {
+            true => 1,
+            false => instance.replicas.unwrap_or(REPLICAS),
+        };
         json!({
             "spec": {
-                "replicas": instance.replicas.unwrap_or(REPLICAS),
+                "replicas": replicas,
                 "selector": { "matchLabels": self.pod_selector() },
                 "strategy": {
                     "type": "RollingUpdate",
                     "rollingUpdate": { "maxSurge": 1, "maxUnavailable": 0 },
                 },
                 "template": {
-                    "metadata": { "labels": self.labels() },
+                    "metadata": metadata,
                     "spec": self.pod(&instance),
                 },
             },
         })
+    }
+
+    fn start_settings(&self) -> Option<String> {
+        let spec = json!(self.spec);
+        let sections: serde_json::Map<String, Value> = START_SECTIONS
+            .iter()
+            .filter_map(|&section| Some((section.to_owned(), spec.get(section)?.clone())))
+            .collect();
+        (!sections.is_empty()).then(|| Value::Object(sections).to_string())
+    }
+
+    /// The port of the xDS server.
+    pub(super) fn xds_port(&self) -> u16 {
+        let section = self.spec.xds.as_ref();
+        section.and_then(|xds| xds.port).unwrap_or(XDS_PORT)
     }
 
     fn pod(&self, instance: &InstanceConfiguration) -> Value {
@@ -94,20 +132,22 @@ impl Builder<'_> {
                 "valueFrom": { "fieldRef": { "fieldPath": field } },
             })
         };
+        let port = |name: &str, number: u16| json!({ "name": name, "containerPort": number, "protocol": "TCP" });
+        let mut ports = vec![port("probes", PROBES_PORT), port("xds", self.xds_port())];
+        if let Some(metrics) = &self.spec.metrics {
+            ports.push(port("metrics", metrics.port));
+        }
         let probe = |path: &str| json!({ "path": path, "port": "probes" });
         json!({
             "name": NAME,
             "image": self.config.image,
             "imagePullPolicy": "IfNotPresent",
-            "args": self.args(instance),
+            "args": self.args(),
             "env": [
                 variable("POD_NAME", "metadata.name"),
                 variable("POD_NAMESPACE", "metadata.namespace"),
             ],
-            "ports": [
-                { "name": "probes", "containerPort": PROBES_PORT, "protocol": "TCP" },
-                { "name": "xds", "containerPort": XDS_PORT, "protocol": "TCP" },
-            ],
+            "ports": ports,
             "startupProbe": {
                 "httpGet": probe("/healthz"),
                 "periodSeconds": 1,
@@ -133,22 +173,16 @@ impl Builder<'_> {
         })
     }
 
-    fn args(&self, instance: &InstanceConfiguration) -> Vec<String> {
-        let log = &instance.log;
-        let format = log.format.as_ref().map_or("json", |format| format.as_str());
-        let level = log.level.as_ref().map_or("info", |level| level.as_str());
+    /// Settings in the configuration override these.
+    fn args(&self) -> Vec<String> {
         let mut args = vec![
             "serve".to_owned(),
             format!("--probes=0.0.0.0:{PROBES_PORT}"),
             format!("--xds=0.0.0.0:{XDS_PORT}"),
-            format!("--log-format={format}"),
-            format!("--log-level={level}"),
+            "--log-format=json".to_owned(),
+            "--log-level=info".to_owned(),
             format!("--configuration={}", self.instance.name.name),
         ];
-        if let Some(namespaces) = self.watched_namespaces() {
-            let namespaces = Vec::from_iter(namespaces);
-            args.push(format!("--watch-namespaces={}", namespaces.join(",")));
-        }
         // Adding or removing the `envoy` section requires a restart, which a change to the arguments causes.
         if self.spec.envoy.is_some() {
             args.push(format!("--envoy-image={}", self.config.envoy_image));

@@ -108,7 +108,7 @@ fn an_instance_for_all_namespaces_has_cluster_wide_permissions() {
 
 #[test]
 fn an_instance_for_some_namespaces_has_permissions_in_these_only() {
-    let built = built(json!({ "instance": { "watchNamespaces": ["shop", "sesame-system"] } }));
+    let built = built(json!({ "watchNamespaces": ["shop", "sesame-system"] }));
     assert_eq!(
         names(&built, InstanceKind::ClusterRoleBinding),
         ["sesame-instance-cluster:sesame-system"]
@@ -124,10 +124,6 @@ fn an_instance_for_some_namespaces_has_permissions_in_these_only() {
         ]
     );
     let args = args(&built);
-    assert!(
-        args.contains(&"--watch-namespaces=sesame-system,shop"),
-        "{args:?}"
-    );
     assert!(args.iter().all(|arg| !arg.contains("image")), "{args:?}");
 }
 
@@ -136,7 +132,6 @@ fn the_instance_section_sets_fields_of_the_pods() {
     let built = built(json!({
         "instance": {
             "replicas": 3,
-            "log": { "format": "text", "level": "debug" },
             "resources": { "requests": { "cpu": "1" } },
             "nodeSelector": { "a": "b" },
             "tolerations": [{ "key": "c", "operator": "Exists", "effect": "NoExecute" }],
@@ -156,11 +151,46 @@ fn the_instance_section_sets_fields_of_the_pods() {
     assert_eq!(pod["tolerations"], json!([toleration]));
     assert_eq!(pod["priorityClassName"], "high");
     assert_eq!(pod["imagePullSecrets"], json!([{ "name": "d" }]));
-    let args = args(&built);
-    assert!(
-        args.contains(&"--log-level=debug") && args.contains(&"--log-format=text"),
-        "{args:?}"
+}
+
+#[test]
+fn sections_that_take_effect_at_the_start_replace_the_pods() {
+    let template = |spec: Value| built(spec).last().unwrap().object["spec"]["template"].clone();
+    let before = template(json!({ "instance": {} }));
+    assert_ne!(
+        template(json!({ "instance": {}, "contourCompat": "Read" })),
+        before
     );
+    assert_ne!(
+        template(json!({ "instance": {}, "leaderElection": { "retryPeriod": "1s" } })),
+        before
+    );
+    let live = json!({ "instance": {}, "logging": { "level": "debug" }, "httpProxy": {} });
+    assert_eq!(template(live), before);
+}
+
+#[test]
+fn ports_are_those_of_the_configuration() {
+    let built = built(json!({
+        "instance": {},
+        "xds": { "port": 19_000, "advertisedPort": 443 },
+        "metrics": { "port": 9102 },
+    }));
+    let ports = |name: &str| {
+        let service = built.iter().find(|desired| desired.name == name).unwrap();
+        service.object["spec"]["ports"][0].clone()
+    };
+    assert_eq!(ports("sesame-xds")["port"], 443);
+    assert_eq!(ports("sesame-xds")["targetPort"], "xds");
+    assert_eq!(ports("sesame-metrics")["port"], 9102);
+    assert_eq!(ports("sesame-metrics")["targetPort"], "metrics");
+    let pod = &built.last().unwrap().object["spec"]["template"]["spec"];
+    let ports = pod["containers"][0]["ports"].as_array().unwrap();
+    let ports: Vec<u64> = ports
+        .iter()
+        .map(|port| port["containerPort"].as_u64().unwrap())
+        .collect();
+    assert_eq!(ports, [8080, 19_000, 9102]);
 }
 
 /// Other objects would remain if a user removed the finalizer.

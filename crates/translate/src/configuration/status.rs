@@ -282,22 +282,18 @@ fn warnings(settings: &Settings, spec: &ConfigurationSpec, uses: &Use) -> Vec<Fi
 
 /// The differences from the settings with which the instance started, which need a restart.
 fn restarts(settings: &Settings, spec: &ConfigurationSpec) -> Vec<FieldError> {
-    let (field, message) = match (&settings.mode, &spec.envoy) {
-        (Mode::Managed, None) => (
-            "envoy",
-            "is missing, but Sesame runs Envoys; add the section, or restart Sesame to run the Envoys yourself",
-        ),
-        (Mode::Unmanaged { .. }, Some(_)) => (
-            "envoy",
-            "was added, but Sesame doesn't run Envoys; remove the section, or restart Sesame to let it run the Envoys",
-        ),
-        (Mode::Unmanaged { .. }, None) if spec.unmanaged_envoy != settings.unmanaged_envoy => (
-            "unmanagedEnvoy",
-            "has changed; restart Sesame to report the new addresses",
-        ),
-        _ => return Vec::new(),
+    let mut fields = settings.start.changed(&settings.mode, spec);
+    let message = match (&settings.mode, &spec.envoy) {
+        (Mode::Managed, None) => {
+            "is missing, but Sesame runs Envoys; add the section, or restart Sesame to run the Envoys yourself"
+        }
+        (Mode::Unmanaged { .. }, Some(_)) => {
+            "was added, but Sesame doesn't run Envoys; remove the section, or restart Sesame to let it run the Envoys"
+        }
+        _ => return fields,
     };
-    vec![FieldError::new(field, message)]
+    fields.push(FieldError::new("envoy", message));
+    fields
 }
 
 /// Groups messages into one entry per section of the spec.

@@ -213,6 +213,67 @@ fn a_section_that_needs_a_restart_is_reported() {
 }
 
 #[test]
+fn settings_of_the_replicas_take_effect_at_the_next_start() {
+    let (settings, own) = configured(Mode::Managed, json!({"envoy": {}, "xds": {"port": 19_000}}));
+    let mut rig = Rig::with(settings);
+    rig.put([own]);
+    assert!(told(&rig, "own", "Programmed").0.starts_with("Programmed"));
+    rig.put([configuration(
+        "own",
+        json!({
+            "envoy": {},
+            "watchNamespaces": ["shop"],
+            "contourCompat": "Read",
+            "metrics": {"port": 9102},
+            "leaderElection": {"retryPeriod": "1s"},
+            "logging": {"level": "debug"},
+        }),
+    )]);
+    let (_, errors, _) = told(&rig, "own", "Programmed");
+    let sections = [
+        "contourCompat",
+        "watchNamespaces",
+        "xds",
+        "metrics",
+        "leaderElection",
+    ];
+    assert_eq!(errors.len(), sections.len(), "{errors:?}");
+    for (error, section) in errors.iter().zip(sections) {
+        let text =
+            format!("RestartRequired: spec.{section}: has changed; restart Sesame to apply it");
+        assert!(error.contains(&text), "{error}");
+    }
+}
+
+#[test]
+fn invalid_settings_of_the_replicas_are_reported() {
+    let (settings, own) = configured(Mode::Managed, json!({"envoy": {}}));
+    let mut rig = Rig::with(settings);
+    rig.put([own]);
+    rig.put([configuration(
+        "own",
+        json!({
+            "envoy": {},
+            "xds": {"address": "here"},
+            "metrics": {"address": "there", "port": 9102},
+            "leaderElection": {"leaseDuration": "1500ms", "retryPeriod": "5s"},
+        }),
+    )]);
+    let (_, errors, _) = told(&rig, "own", "Accepted");
+    assert_eq!(
+        errors,
+        [
+            "XdsInvalidField: spec.xds.address: expected an IP address, such as 0.0.0.0",
+            "MetricsInvalidField: spec.metrics.address: expected an IP address, such as 0.0.0.0",
+            "LeaderElectionInvalidField: spec.leaderElection.leaseDuration: expected whole seconds, 60s at most, \
+             spec.leaderElection.renewDeadline: expected at least a second less than leaseDuration, which is 10s by \
+             default, spec.leaderElection.retryPeriod: expected at most half of renewDeadline, which is 8s by default, \
+             and more than zero",
+        ]
+    );
+}
+
+#[test]
 fn deprecated_fields_and_those_without_effect_are_warnings() {
     let spec = json!({"gateway": {
         "controllerName": "projectsesame.io/gateway-controller", "name": "web", "namespace": "ns",

@@ -289,9 +289,6 @@ fn timeouts_and_limits() -> Vec<Row> {
 fn operator_settings() -> Vec<Row> {
     vec![
         row("instance.replicas", json!(3), json!(17)),
-        row("instance.watchNamespaces", json!(["shop"]), json!([])),
-        row("instance.log.format", json!("text"), json!("yaml")),
-        row("instance.log.level", json!("debug"), json!("loud")),
         row("instance.resources.requests.cpu", json!("100m"), json!("")),
         row(
             "instance.resources.requests.memory",

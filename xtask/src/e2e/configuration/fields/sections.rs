@@ -11,7 +11,57 @@ pub(super) fn sections() -> Vec<Row> {
     rows.extend(policy());
     rows.extend(global_auth());
     rows.push(default_limits());
+    rows.extend(replica());
     rows
+}
+
+/// The sections for Sesame's own processes. Except for logs, they take effect at the next start.
+fn replica() -> Vec<Row> {
+    use Outcome::{Rejected, Reported, RestartRequired};
+    let at_start = |field, valid, invalid, outcome| {
+        Row(field, valid, RestartRequired, Some((invalid, outcome)))
+    };
+    let metrics = |address: &str| json!({ "address": address, "port": 9102 });
+    vec![
+        at_start("watchNamespaces", json!(["shop"]), json!([]), Rejected),
+        at_start("contourCompat", json!("Read"), json!("Some"), Rejected),
+        at_start("xds.address", json!("0.0.0.0"), json!("here"), Reported),
+        at_start("xds.port", json!(18_001), json!(0), Rejected),
+        at_start(
+            "xds.advertisedHost",
+            json!("xds.example.com"),
+            json!(""),
+            Rejected,
+        ),
+        at_start("xds.advertisedPort", json!(443), json!(65_536), Rejected),
+        at_start("metrics", metrics("0.0.0.0"), metrics("here"), Reported),
+        at_start(
+            "leaderElection.disabled",
+            json!(true),
+            json!("yes"),
+            Rejected,
+        ),
+        at_start(
+            "leaderElection.leaseDuration",
+            json!("20s"),
+            json!("90s"),
+            Reported,
+        ),
+        at_start(
+            "leaderElection.renewDeadline",
+            json!("5s"),
+            json!("10s"),
+            Reported,
+        ),
+        at_start(
+            "leaderElection.retryPeriod",
+            json!("1s"),
+            json!("5s"),
+            Reported,
+        ),
+        row("logging.format", json!("text"), json!("xml")),
+        row("logging.level", json!("debug"), json!("loud")),
+    ]
 }
 
 /// A section with an ExtensionService and another field.
