@@ -22,12 +22,10 @@ mod scene;
 mod shop;
 mod workflows;
 
-use std::fs;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Result, bail, ensure};
 use clap::ValueEnum as _;
-use serde_json::Value;
 
 use self::scene::Scene;
 use crate::deploy;
@@ -192,21 +190,29 @@ impl Test {
     }
 }
 
-/// Compares Sesame's permissions with its requests in all previous tests. After a full run, none may be unused.
+/// Compares the permissions of each flavour of the manifests with the requests in all previous tests. After a full run, none
+/// may be unused.
 fn rights(scene: &Scene, all: bool) -> Result<String> {
+    let audit = [scene.cluster.audit_log()];
     // Two of the tests need more permissions.
-    let objects = deploy::rendered(&["contourCompat=write", "envoy.publishThroughGateways=true"])?;
-    let texts: Vec<String> = objects.iter().map(Value::to_string).collect();
-    let folder = tempfile::tempdir().context("cannot create a folder for manifests")?;
-    let manifests = folder.path().join("sesame.yaml");
-    fs::write(&manifests, texts.join("\n---\n"))?;
-    let verdict = deploy::rbac::compare(&manifests, &[scene.cluster.audit_log()], &[])?;
-    let good = match all {
-        true => verdict.fits(),
-        false => verdict.suffices(),
-    };
-    ensure!(good, "{verdict}");
-    Ok(verdict.to_string())
+    let managed = deploy::rendered(&["contourCompat=write", "envoy.publishThroughGateways=true"])?;
+    let managed = deploy::rbac::compare_rendered(&managed, &audit)?;
+    ensure!(managed.suffices(), "managed: {managed}");
+    let operator = deploy::rendered(&["mode=operator"])?;
+    let instances = deploy::rbac::compare_instances(&operator, &audit)?;
+    ensure!(
+        instances.suffices(),
+        "instances of the operator: {instances}"
+    );
+    let operator = deploy::rbac::compare_rendered(&operator, &audit)?;
+    ensure!(operator.suffices(), "operator: {operator}");
+    // The account is that of the managed flavour, so the workflows check that these permissions suffice.
+    let unmanaged = deploy::rendered(&["mode=unmanaged", "contourCompat=write"])?;
+    let unmanaged = deploy::rbac::compare_rendered(&unmanaged, &audit)?;
+    let verdicts = format!("managed: {managed}; operator: {operator}; unmanaged: {unmanaged}");
+    let used = managed.is_used() && operator.is_used() && unmanaged.is_used();
+    ensure!(used || !all, "{verdicts}");
+    Ok(verdicts)
 }
 
 /// Diagnostics for a failure.

@@ -22,6 +22,12 @@ const NAMESPACE: &str = "sesame-system";
 /// The names of Sesame's service account: that of an instance, and the operator's. Manifests have one of them.
 const ACCOUNTS: [&str; 2] = ["sesame", "sesame-operator"];
 
+/// The prefix of a service account's user name.
+const SERVICE_ACCOUNT: &str = "system:serviceaccount:";
+
+/// The prefix of the ClusterRoles for the operator's instances.
+const INSTANCE_ROLES: &str = "sesame-instance-";
+
 /// Options of `cargo xtask deploy rbac`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -55,15 +61,40 @@ pub(crate) fn compare(manifests: &Path, audit: &[PathBuf], without: &[String]) -
     let objects =
         super::objects(&text).with_context(|| format!("cannot parse {}", manifests.display()))?;
     let mut granted = granted(&objects);
-    ensure!(
-        !granted.is_empty(),
-        "{} grants no permissions to Sesame",
-        manifests.display()
-    );
     granted.retain(|right| {
         let resource = right.resource.split('/').next().unwrap_or_default();
         !without.contains(&format!("{resource}.{}", right.group))
     });
+    of_account(&objects, &granted, audit)
+        .with_context(|| format!("cannot check {}", manifests.display()))
+}
+
+/// Compares Sesame's permissions in rendered manifests with audit logs.
+pub(crate) fn compare_rendered(objects: &[Value], audit: &[PathBuf]) -> Result<Verdict> {
+    of_account(objects, &granted(objects), audit)
+}
+
+/// Compares the permissions of the operator's instances, which are in other namespaces, with audit logs.
+pub(crate) fn compare_instances(operator: &[Value], audit: &[PathBuf]) -> Result<Verdict> {
+    let own = format!("{SERVICE_ACCOUNT}{NAMESPACE}:");
+    let requests = audit::requests(audit, |user| {
+        user.strip_prefix(SERVICE_ACCOUNT)
+            .is_some_and(|name| name.ends_with(":sesame"))
+            && !user.starts_with(&own)
+    })?;
+    let granted = roles(operator)
+        .iter()
+        .filter(|role| {
+            let name = role.object["metadata"]["name"].as_str();
+            name.is_some_and(|name| name.starts_with(INSTANCE_ROLES))
+        })
+        .flat_map(|role| role.rights(&Place::Everywhere))
+        .collect();
+    Ok(verdict::of(&granted, &requests))
+}
+
+fn of_account(objects: &[Value], granted: &BTreeSet<Right>, audit: &[PathBuf]) -> Result<Verdict> {
+    ensure!(!granted.is_empty(), "Sesame has no permissions");
     let subjects = objects
         .iter()
         .filter_map(|object| object["subjects"].as_array());
@@ -72,9 +103,9 @@ pub(crate) fn compare(manifests: &Path, audit: &[PathBuf], without: &[String]) -
         .filter_map(|subject| subject["name"].as_str());
     let account = names.find(|name| ACCOUNTS.contains(name));
     let account = account.context("the manifests have no binding to Sesame")?;
-    let user = format!("system:serviceaccount:{NAMESPACE}:{account}");
-    let requests = audit::requests(audit, &user)?;
-    Ok(verdict::of(&granted, &requests))
+    let account = format!("{SERVICE_ACCOUNT}{NAMESPACE}:{account}");
+    let requests = audit::requests(audit, |user| user == account)?;
+    Ok(verdict::of(granted, &requests))
 }
 
 /// The scope of a permission.

@@ -3,14 +3,15 @@
 //! In: a scene without Sesame. Out: the same scene; requests were answered, without failures during the upgrade.
 
 use std::env;
-use std::fs;
+use std::fs::{self, File};
+use std::io::{self, Seek as _, SeekFrom};
 use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
-use tempfile::TempDir;
+use tempfile::{NamedTempFile, TempDir};
 
 use super::installs;
 use super::load::Load;
@@ -45,6 +46,7 @@ pub(super) fn workflow(scene: &Scene, test: &str) -> Result<String> {
     let shell = Shell::new(scene)?;
     replicas::load_next(scene, NEXT)?;
     let before = installs::clean(scene)?;
+    let audited = fs::metadata(scene.cluster.audit_log())?.len();
     let done = used(scene, &page, &shell);
     if done.is_err() {
         // Before the removal, which the next test needs.
@@ -54,7 +56,24 @@ pub(super) fn workflow(scene: &Scene, test: &str) -> Result<String> {
     let figures = done?;
     removed.context(REMOVE)?;
     installs::nothing_left(scene, &before)?;
+    permissions_suffice(scene, &page, audited)?;
     Ok(figures)
+}
+
+/// Compares the permissions of the page's flavour with the requests in the audit log after this position.
+fn permissions_suffice(scene: &Scene, page: &Page, position: u64) -> Result<()> {
+    let mode = ["operator", "unmanaged"]
+        .into_iter()
+        .find(|mode| page.0.contains(&format!("--set mode={mode}")))
+        .unwrap_or("managed");
+    let mut log = File::open(scene.cluster.audit_log())?;
+    log.seek(SeekFrom::Start(position))?;
+    let mut part = NamedTempFile::new().context("cannot create a file for requests")?;
+    io::copy(&mut log, &mut part)?;
+    let objects = deploy::rendered(&[&format!("mode={mode}")])?;
+    let verdict = deploy::rbac::compare_rendered(&objects, &[part.path().to_owned()])?;
+    ensure!(verdict.suffices(), "{verdict}");
+    Ok(())
 }
 
 /// Installs Sesame, sends requests, and upgrades Sesame during requests.

@@ -25,9 +25,9 @@ pub(super) struct Request {
     pub(super) allowed: bool,
 }
 
-/// A user's requests from several files, except those without a resource (`/version`, `/apis`), which every account may
-/// make.
-pub(super) fn requests(files: &[PathBuf], user: &str) -> Result<BTreeSet<Request>> {
+/// The requests of some users from several files, except those without a resource (`/version`, `/apis`), which every
+/// account may make.
+pub(super) fn requests(files: &[PathBuf], of: impl Fn(&str) -> bool) -> Result<BTreeSet<Request>> {
     let mut requests = BTreeSet::new();
     for file in files {
         let place = || format!("cannot read {}", file.display());
@@ -39,16 +39,19 @@ pub(super) fn requests(files: &[PathBuf], user: &str) -> Result<BTreeSet<Request
             }
             let event: Value = serde_json::from_str(&line)
                 .with_context(|| format!("{}:{number} isn't an audit event", file.display()))?;
-            requests.extend(read(&event, user));
+            let user = event["user"]["username"].as_str();
+            if user.is_some_and(&of) {
+                requests.extend(read(&event));
+            }
         }
     }
     Ok(requests)
 }
 
-/// The requests that an event records; empty for other users and unfinished events.
-fn read(event: &Value, user: &str) -> Vec<Request> {
+/// The requests that an event records; empty for unfinished events.
+fn read(event: &Value) -> Vec<Request> {
     let decision = event["annotations"]["authorization.k8s.io/decision"].as_str();
-    let (Some(decision), true) = (decision, event["user"]["username"] == user) else {
+    let Some(decision) = decision else {
         return Vec::new();
     };
     let about = &event["objectRef"];
@@ -108,16 +111,13 @@ mod tests {
             name: Some("web".to_owned()),
             allowed: true,
         };
-        assert_eq!(
-            read(&event("patch", &about, 200, "allow"), USER),
-            [expected]
-        );
+        assert_eq!(read(&event("patch", &about, 200, "allow")), [expected]);
     }
 
     #[test]
     fn a_patch_that_creates_its_object_is_also_a_create() {
         let about = json!({"resource": "services", "namespace": "a", "name": "web"});
-        let verbs: Vec<String> = read(&event("patch", &about, 201, "allow"), USER)
+        let verbs: Vec<String> = read(&event("patch", &about, 201, "allow"))
             .into_iter()
             .map(|request| request.verb)
             .collect();
@@ -125,19 +125,18 @@ mod tests {
     }
 
     #[test]
-    fn other_users_and_non_resource_requests_are_ignored() {
+    fn unfinished_and_non_resource_requests_are_ignored() {
         let about = json!({"resource": "services"});
-        assert_eq!(read(&event("list", &about, 200, "allow"), "another"), []);
-        assert_eq!(read(&event("get", &Value::Null, 200, "allow"), USER), []);
+        assert_eq!(read(&event("get", &Value::Null, 200, "allow")), []);
         let mut early = event("list", &about, 200, "allow");
         early["annotations"] = Value::Null;
-        assert_eq!(read(&early, USER), [], "not yet authorized");
+        assert_eq!(read(&early), [], "not yet authorized");
     }
 
     #[test]
     fn rejected_requests_are_marked() {
         let about = json!({"resource": "pods"});
-        assert!(!read(&event("list", &about, 403, "forbid"), USER)[0].allowed);
+        assert!(!read(&event("list", &about, 403, "forbid"))[0].allowed);
     }
 
     #[test]
@@ -147,11 +146,15 @@ mod tests {
         let good = event("list", &json!({"resource": "services"}), 200, "allow");
         std::fs::write(&file, format!("{good}\n\n{good}\n")).unwrap();
         assert_eq!(
-            requests(std::slice::from_ref(&file), USER).unwrap().len(),
+            requests(std::slice::from_ref(&file), |user| user == USER)
+                .unwrap()
+                .len(),
             1
         );
+        let others = requests(std::slice::from_ref(&file), |user| user != USER);
+        assert!(others.unwrap().is_empty());
         std::fs::write(&file, format!("{good}\n{{\n")).unwrap();
-        let error = requests(&[file], USER).unwrap_err();
+        let error = requests(&[file], |user| user == USER).unwrap_err();
         assert!(
             error
                 .to_string()

@@ -47,9 +47,14 @@ impl Verdict {
         self.refused.is_empty() && self.foreign.is_empty()
     }
 
+    /// Whether all permissions were used.
+    pub(crate) fn is_used(&self) -> bool {
+        self.unused.is_empty()
+    }
+
     /// Whether the permissions match exactly.
     pub(crate) fn fits(&self) -> bool {
-        self.unused.is_empty() && self.refused.is_empty() && self.foreign.is_empty()
+        self.is_used() && self.suffices()
     }
 }
 
