@@ -154,6 +154,7 @@ fn envoys() -> Vec<Row> {
         row("envoy.replicas", json!(3), json!(0)),
         row("envoy.autoscaling", scaling(2, 3), scaling(3, 2)),
         row("envoy.disruptionBudget", json!(false), json!("no")),
+        row("envoy.networkPolicy", json!(true), json!("yes")),
         row(
             "envoy.image",
             json!(format!("ghcr.io/projectsesame/envoy:{VERSION}")),
@@ -290,6 +291,7 @@ fn operator_settings() -> Vec<Row> {
     vec![
         row("instance.replicas", json!(3), json!(17)),
         row("instance.watchNamespaces", json!(["shop"]), json!([])),
+        row("instance.networkPolicy", json!(false), json!("no")),
         row("instance.log.format", json!("text"), json!("yaml")),
         row("instance.log.level", json!("debug"), json!("loud")),
         row("instance.resources.requests.cpu", json!("100m"), json!("")),
