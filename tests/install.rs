@@ -100,6 +100,7 @@ const ALLOWED: &[Request] = &[
     (MANAGE, "apps", "deployments", SHOP, ""),
     (MANAGE, "apps", "daemonsets", SHOP, ""),
     (MANAGE, "policy", "poddisruptionbudgets", SHOP, ""),
+    (MANAGE, "networking.k8s.io", "networkpolicies", SHOP, ""),
     (MANAGE, "autoscaling", "horizontalpodautoscalers", SHOP, ""),
     // the default fleet
     (MANAGE, "", "services", OWN, ""),

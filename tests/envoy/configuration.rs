@@ -219,6 +219,7 @@ const FIELDS: &[(&str, &str)] = &[
         "envoy: {disruptionBudget: true}",
         "envoy: {disruptionBudget: 1}",
     ),
+    ("envoy: {networkPolicy: true}", "envoy: {networkPolicy: {}}"),
     (
         "envoy: {networkPublishing: {type: NodePortService, externalTrafficPolicy: Local}}",
         "envoy: {networkPublishing: {type: ExternalName}}",

@@ -14,7 +14,7 @@
 //! - [`pod_services`]: Services for XBackends, so that Kubernetes finds their Pods.
 //! - [`identity`]: the certificates for mutual TLS between Envoys and Sesame.
 //! - [`sidecar`]: each Envoy's sidecar, for readiness and graceful shutdown.
-//! - [`layout`], [`names`]: shared paths, ports and names.
+//! - [`layout`], [`names`], [`pods_selector`]: shared paths, ports, names and labels.
 
 pub mod identity;
 pub mod layout;
@@ -41,6 +41,7 @@ mod upgrades;
 mod watch;
 
 pub use class_finalizer::{release_classes, set_class_finalizer};
+pub use labels::pods_selector;
 pub use provisioner::{FleetStates, Provisioner, start};
 pub use removal::remove_fleets;
 pub use spec::{FleetSpec, FleetsConfig};

@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::{Value, json};
 use sesame_api::ConfigurationSpec;
-use sesame_fleet::kube::names;
+use sesame_fleet::kube::{names, pods_selector};
 
 use crate::OperatorConfig;
 use crate::instance::{self, Instance};
@@ -53,16 +53,18 @@ pub(crate) enum InstanceKind {
     RoleBinding,
     Service,
     PodDisruptionBudget,
+    NetworkPolicy,
     Deployment,
 }
 
 impl InstanceKind {
-    pub(crate) const ALL: [Self; 6] = [
+    pub(crate) const ALL: [Self; 7] = [
         Self::ServiceAccount,
         Self::ClusterRoleBinding,
         Self::RoleBinding,
         Self::Service,
         Self::PodDisruptionBudget,
+        Self::NetworkPolicy,
         Self::Deployment,
     ];
 
@@ -73,6 +75,7 @@ impl InstanceKind {
             Self::RoleBinding => ("rbac.authorization.k8s.io", "v1", "RoleBinding"),
             Self::Service => ("", "v1", "Service"),
             Self::PodDisruptionBudget => ("policy", "v1", "PodDisruptionBudget"),
+            Self::NetworkPolicy => ("networking.k8s.io", "v1", "NetworkPolicy"),
             Self::Deployment => ("apps", "v1", "Deployment"),
         };
         // All these kinds have regular plurals.
@@ -133,6 +136,7 @@ pub(crate) fn objects(
         "spec": { "maxUnavailable": 1, "selector": { "matchLabels": builder.pod_selector() } },
     });
     objects.push(builder.own(InstanceKind::PodDisruptionBudget, NAME, budget));
+    objects.extend(builder.network_policy());
     objects.push(builder.own(InstanceKind::Deployment, NAME, builder.deployment()));
     objects
 }
@@ -265,6 +269,31 @@ impl Builder<'_> {
             },
             "subjects": [{ "kind": "ServiceAccount", "name": NAME, "namespace": self.namespace() }],
         })
+    }
+
+    /// Connections to Sesame. Those from Sesame aren't limited, as in the chart.
+    fn network_policy(&self) -> Option<DesiredObject> {
+        let instance = self.spec.instance.as_deref();
+        let wanted = instance.and_then(|instance| instance.network_policy);
+        if !wanted.unwrap_or(true) {
+            return None;
+        }
+        let port = |name: &str| json!({ "port": name, "protocol": "TCP" });
+        let metrics = self.spec.metrics.as_ref().map(|_| port("metrics"));
+        let pages: Vec<Value> = [port("probes")].into_iter().chain(metrics).collect();
+        let mut xds = json!({ "ports": [port("xds")] });
+        if self.spec.envoy.is_some() {
+            let envoys = pods_selector(self.namespace());
+            xds["from"] = json!([{ "namespaceSelector": {}, "podSelector": envoys }]);
+        }
+        let policy = json!({
+            "spec": {
+                "podSelector": { "matchLabels": self.pod_selector() },
+                "policyTypes": ["Ingress"],
+                "ingress": [{ "ports": pages }, xds],
+            },
+        });
+        Some(self.own(InstanceKind::NetworkPolicy, NAME, policy))
     }
 
     fn xds_service(&self) -> Value {

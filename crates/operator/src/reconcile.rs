@@ -131,8 +131,12 @@ impl Context {
                 }
             }
         }
-        // The namespaces to watch may have changed.
-        for kind in [InstanceKind::RoleBinding, InstanceKind::ClusterRoleBinding] {
+        // The namespaces to watch may have changed, and a NetworkPolicy is optional.
+        for kind in [
+            InstanceKind::RoleBinding,
+            InstanceKind::ClusterRoleBinding,
+            InstanceKind::NetworkPolicy,
+        ] {
             apply::delete_except(&self.client, instance, kind, &desired).await?;
         }
         let deployment = deployment.and_then(|written| written.try_parse().ok());

@@ -241,6 +241,7 @@ async fn an_instance_exists_as_long_as_its_configuration() {
         ("v1", "Service", "team", "sesame-xds"),
         ("v1", "Service", "team", "sesame-metrics"),
         ("policy/v1", "PodDisruptionBudget", "team", "sesame"),
+        ("networking.k8s.io/v1", "NetworkPolicy", "team", "sesame"),
         (
             rbac,
             "ClusterRoleBinding",

@@ -142,6 +142,9 @@
 - apiGroups: [autoscaling]
   resources: [horizontalpodautoscalers]
   verbs: [create, delete, get, list, patch, watch]
+- apiGroups: [networking.k8s.io]
+  resources: [networkpolicies]
+  verbs: [create, delete, get, list, patch, watch]
 {{- if .Values.envoy.publishThroughGateways }}
 # Gateways in front of Envoys.
 - apiGroups: [gateway.networking.k8s.io]
@@ -206,6 +209,9 @@
   verbs: [create, delete, get, list, patch, watch]
 - apiGroups: [policy]
   resources: [poddisruptionbudgets]
+  verbs: [create, delete, get, list, patch, watch]
+- apiGroups: [networking.k8s.io]
+  resources: [networkpolicies]
   verbs: [create, delete, get, list, patch, watch]
 - apiGroups: [rbac.authorization.k8s.io]
   resources: [clusterrolebindings, rolebindings]

@@ -177,8 +177,8 @@ fn unsaid(name: &str, context: &Value, wanted: &[(&str, &str)]) -> Vec<String> {
         .collect()
 }
 
-/// Selectors in Services and PodDisruptionBudgets must match a Deployment's pods, and Services must refer to the pods'
-/// ports.
+/// Selectors in Services, PodDisruptionBudgets and NetworkPolicies must match a Deployment's pods, and the ports of Services
+/// and NetworkPolicies must be ports of the pods.
 fn selectors(objects: &[Value]) -> Vec<String> {
     let deployments: Vec<&Value> = objects
         .iter()
@@ -190,6 +190,7 @@ fn selectors(objects: &[Value]) -> Vec<String> {
         let selector = match object["kind"].as_str() {
             Some("Service") => &spec["selector"],
             Some("PodDisruptionBudget" | "Deployment") => &spec["selector"]["matchLabels"],
+            Some("NetworkPolicy") => &spec["podSelector"]["matchLabels"],
             _ => continue,
         };
         let name = name_of(object);
@@ -205,11 +206,11 @@ fn selectors(objects: &[Value]) -> Vec<String> {
             continue;
         };
         let ports = ports(&chosen["spec"]["template"]["spec"]["containers"][0]);
-        for port in spec["ports"].as_array().into_iter().flatten() {
-            if !port["targetPort"]
-                .as_str()
-                .is_some_and(|target| ports.contains(target))
-            {
+        let policy = spec["ingress"].as_array().into_iter().flatten();
+        let lists = policy.map(|rule| &rule["ports"]).chain([&spec["ports"]]);
+        for port in lists.filter_map(Value::as_array).flatten() {
+            let target = port.get("targetPort").unwrap_or(&port["port"]);
+            if !target.as_str().is_some_and(|name| ports.contains(name)) {
                 problems.push(format!(
                     "{name} refers to a port that the pods don't have: {port}"
                 ));

@@ -253,7 +253,9 @@ fn repaired(scene: &Scene) -> Result<()> {
         "-p",
         labels,
     ])?;
-    scene.kubectl(&["-n", namespace, "delete", "poddisruptionbudget", "sesame"])?;
+    for kind in ["poddisruptionbudget", "networkpolicy"] {
+        scene.kubectl(&["-n", namespace, "delete", kind, "sesame"])?;
+    }
     let role = format!("sesame-instance-own:{namespace}");
     scene.kubectl(&["-n", namespace, "delete", "rolebinding", &role])?;
     let restored = || {
@@ -261,6 +263,7 @@ fn repaired(scene: &Scene) -> Result<()> {
         let selected = &service["spec"]["selector"]["app.kubernetes.io/name"];
         ensure!(selected == "sesame", "the Service selects {selected}");
         scene.get(&["-n", namespace, "poddisruptionbudget", "sesame"])?;
+        scene.get(&["-n", namespace, "networkpolicy", "sesame"])?;
         scene.get(&["-n", namespace, "rolebinding", &role])?;
         Ok(())
     };

@@ -25,6 +25,9 @@ const DONE: Duration = Duration::from_secs(120);
 /// Resource name of HorizontalPodAutoscalers.
 const AUTOSCALERS: &str = "horizontalpodautoscalers";
 
+/// Resource name of NetworkPolicies.
+const POLICIES: &str = "networkpolicies";
+
 /// Time between an invalid parameter and the check for terminated Envoys.
 const SLIP: Duration = Duration::from_secs(5);
 
@@ -59,7 +62,8 @@ pub(super) fn chosen(scene: &Scene) -> Result<String> {
     shop::open(scene)?;
     let fields = "replicas, workload, autoscaling, networkPublishing";
     let choices = format!("gatewayChoices: {{fields: [{fields}], maxReplicas: 4}}");
-    scene.apply(&[parameters(CLASS, &choices), class()])?;
+    let with_policy = format!("networkPolicy: true, {choices}");
+    scene.apply(&[parameters(CLASS, &with_policy), class()])?;
     let watches = ["deployments", "services", "pods", "serviceaccounts"]
         .map(|kind| Labels::watch(scene, kind));
     let watches = watches.into_iter().collect::<Result<Vec<_>>>()?;
@@ -131,6 +135,8 @@ pub(super) fn chosen(scene: &Scene) -> Result<String> {
         Ok(())
     })?;
 
+    network_policy(scene, &choices)?;
+
     choose("replicas: 1, networkPublishing: {type: ClusterIPService}")?;
     let service = service(scene, "ClusterIP")?;
     let cluster: IpAddr = text(&service["spec"]["clusterIP"])?.parse()?;
@@ -160,6 +166,22 @@ pub(super) fn chosen(scene: &Scene) -> Result<String> {
         back.as_secs_f32(),
         gone.as_secs_f32()
     ))
+}
+
+/// Checks the NetworkPolicy, then removes it with these settings of the class.
+fn network_policy(scene: &Scene, settings: &str) -> Result<()> {
+    let policy = shop::one_made_for(scene, NAME, POLICIES)?;
+    let ports = &policy["spec"]["ingress"][0]["ports"];
+    let http = json!({ "port": 80, "protocol": "TCP" });
+    let open = ports.as_array().is_some_and(|ports| ports.contains(&http));
+    ensure!(open, "the NetworkPolicy has the ports {ports}");
+    scene.apply(&[parameters(CLASS, settings)])?;
+    until("no NetworkPolicy", DONE, || {
+        let left = shop::made_for(scene, NAME, POLICIES)?.len();
+        ensure!(left == 0, "{left} remain");
+        Ok(())
+    })
+    .map(drop)
 }
 
 /// Waits until all Envoys belong to one kind of workload.

@@ -40,6 +40,10 @@ pub struct EnvoyConfiguration {
     /// Whether a PodDisruptionBudget limits evictions, for example when nodes are drained.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disruption_budget: Option<bool>,
+    /// Whether a NetworkPolicy limits connections to the Envoys to the ports of their listeners and the port for probes and
+    /// metrics; false by default. It doesn't limit connections from the Envoys.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network_policy: Option<bool>,
     /// The Envoy image.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(

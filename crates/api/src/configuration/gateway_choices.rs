@@ -16,13 +16,13 @@ use crate::skip::is_default;
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct GatewayChoices {
-    /// The fields of `envoy` that a Gateway's configuration may set. By default, all except `nodeSelector`,
-    /// `priorityClassName`, `tolerations` and `workload`. Images, pull secrets and annotations of ServiceAccounts are never
+    /// The fields of `envoy` that a Gateway's configuration may set. By default, all except `networkPolicy`,
+    /// `nodeSelector`, `priorityClassName`, `tolerations` and `workload`. Images, pull secrets and annotations of ServiceAccounts are never
     /// allowed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(
         feature = "schema",
-        schemars(length(max = 13), extend("x-kubernetes-list-type" = "set"))
+        schemars(length(max = 14), extend("x-kubernetes-list-type" = "set"))
     )]
     pub fields: Option<Vec<GatewayChoice>>,
     /// The largest value that Gateways may set for `replicas` and `autoscaling.maxReplicas`; 10 by default.
@@ -58,6 +58,8 @@ open_enum! {
         Managed = "managed",
         /// The maximum number of client connections.
         MaxConnections = "maxConnections",
+        /// Whether there is a NetworkPolicy.
+        NetworkPolicy = "networkPolicy",
         /// What is in front of the Envoys.
         NetworkPublishing = "networkPublishing",
         /// The nodes that may run the Envoys.

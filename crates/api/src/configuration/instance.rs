@@ -17,6 +17,10 @@ pub struct InstanceConfiguration {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(range(min = 1, max = 16)))]
     pub replicas: Option<u32>,
+    /// Whether a NetworkPolicy limits connections to Sesame: to the xDS server from Envoys that it manages, or from anywhere
+    /// if it doesn't manage any, and to the port for probes and metrics; true by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network_policy: Option<bool>,
     /// The resources of each replica; by default, requests of 50m CPU and 64Mi memory, and a memory limit of 512Mi.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resources: Option<InstanceResources>,

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde_json::{Map, Value, json};
-use sesame_model::{Autoscaling, FleetId, GatewayOwner, Workload};
+use sesame_model::{Autoscaling, FleetId, GatewayOwner, Port, Workload};
 
 use super::addresses::RequestedAddresses;
 use super::kind::ObjectKind;
@@ -96,6 +96,10 @@ pub(super) fn desired_objects(
             let fields = json!({ "spec": service::cluster_spec(&common, &requested) });
             add(ObjectKind::ClusterService, fields);
         }
+    }
+    if parameters.network_policy.unwrap_or(false) {
+        let fields = json!({ "spec": network_policy(&common) });
+        add(ObjectKind::NetworkPolicy, fields);
     }
     match workload {
         Workload::Deployment => {
@@ -222,6 +226,23 @@ pub(super) fn owner_reference(owner: &GatewayOwner) -> OwnerReference {
         controller: Some(true),
         block_owner_deletion: Some(false),
     }
+}
+
+/// Connections from anywhere to the listeners and the sidecar. Backends and collectors can be anywhere, so connections from
+/// the Envoys are left to other policies.
+fn network_policy(common: &Common<'_>) -> Value {
+    let listeners = &common.spec.request.ports;
+    let sidecar = Port::tcp(layout::sidecar_port(listeners));
+    let ports: Vec<_> = listeners
+        .iter()
+        .chain([&sidecar])
+        .map(|port| json!({ "port": port.number, "protocol": service::protocol(port) }))
+        .collect();
+    json!({
+        "podSelector": common.selector(),
+        "policyTypes": ["Ingress"],
+        "ingress": [{ "ports": ports }],
+    })
 }
 
 fn deployment(common: &Common<'_>, autoscaling: Autoscaling) -> Value {

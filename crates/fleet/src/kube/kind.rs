@@ -12,6 +12,7 @@ pub(super) enum ObjectKind {
     Service,
     /// A second Service, for addresses inside the cluster.
     ClusterService,
+    NetworkPolicy,
     Deployment,
     DaemonSet,
     PodDisruptionBudget,
@@ -28,11 +29,12 @@ pub(super) enum ObjectKind {
 
 impl ObjectKind {
     /// All kinds, as they are watched.
-    pub(super) const ALL: [Self; 12] = [
+    pub(super) const ALL: [Self; 13] = [
         Self::ServiceAccount,
         Self::ConfigMap,
         Self::Service,
         Self::ClusterService,
+        Self::NetworkPolicy,
         Self::Deployment,
         Self::DaemonSet,
         Self::PodDisruptionBudget,
@@ -48,6 +50,7 @@ impl ObjectKind {
             Self::ServiceAccount => "ServiceAccount",
             Self::ConfigMap => "ConfigMap",
             Self::Service | Self::ClusterService => "Service",
+            Self::NetworkPolicy => "NetworkPolicy",
             Self::Deployment => "Deployment",
             Self::DaemonSet => "DaemonSet",
             Self::PodDisruptionBudget => "PodDisruptionBudget",
@@ -62,6 +65,7 @@ impl ObjectKind {
     pub(super) fn api_version(self) -> &'static str {
         match self {
             Self::ServiceAccount | Self::ConfigMap | Self::Service | Self::ClusterService => "v1",
+            Self::NetworkPolicy => "networking.k8s.io/v1",
             Self::Deployment | Self::DaemonSet => "apps/v1",
             Self::PodDisruptionBudget => "policy/v1",
             Self::HorizontalPodAutoscaler => "autoscaling/v2",
@@ -154,6 +158,7 @@ mod tests {
                 "v1 configmaps",
                 "v1 services",
                 "v1 services",
+                "networking.k8s.io/v1 networkpolicies",
                 "apps/v1 deployments",
                 "apps/v1 daemonsets",
                 "policy/v1 poddisruptionbudgets",

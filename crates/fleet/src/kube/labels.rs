@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
 use sesame_model::FLEET_LABEL;
 
 use super::kind::ObjectKind;
@@ -87,6 +88,22 @@ pub(super) fn annotations(spec: &FleetSpec) -> BTreeMap<String, String> {
 pub(super) fn instance_selector(instance: &str) -> String {
     let instance = names::label_value(instance);
     format!("{MANAGED_BY}={SESAME},{INSTANCE}={instance},{FLEET}")
+}
+
+/// Selects the pods of all of an instance's fleets, as in a NetworkPolicy.
+pub fn pods_selector(instance: &str) -> LabelSelector {
+    let labels = [
+        (MANAGED_BY, SESAME.to_owned()),
+        (INSTANCE, names::label_value(instance)),
+    ];
+    LabelSelector {
+        match_labels: Some(labels.map(|(key, value)| (key.to_owned(), value)).into()),
+        match_expressions: Some(vec![LabelSelectorRequirement {
+            key: FLEET.to_owned(),
+            operator: "Exists".to_owned(),
+            values: None,
+        }]),
+    }
 }
 
 /// The label selector for watching a kind in all of this instance's fleets.

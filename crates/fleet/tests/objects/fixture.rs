@@ -60,6 +60,7 @@ pub(crate) fn all_parameters() -> FleetSpec {
     spec.request.annotations = pair("example.com/note", "hello");
     spec.request.ports.extend([Port::tcp(443), Port::udp(443)]);
     spec.parameters = FleetParameters {
+        network_policy: Some(true),
         service_annotations: Some(pair("lb.example/speed", "high")),
         load_balancer_class: Some("example.com/lb".to_owned()),
         load_balancer_source_ranges: Some(vec!["198.51.100.0/24".to_owned()]),
@@ -355,6 +356,7 @@ impl Fixture {
 fn resource(kind: &str) -> ApiResource {
     let (group, version) = match kind {
         "Deployment" | "DaemonSet" => ("apps", "v1"),
+        "NetworkPolicy" => ("networking.k8s.io", "v1"),
         "PodDisruptionBudget" => ("policy", "v1"),
         "HorizontalPodAutoscaler" => ("autoscaling", "v2"),
         "Gateway" | "GatewayClass" | "TCPRoute" | "UDPRoute" => ("gateway.networking.k8s.io", "v1"),

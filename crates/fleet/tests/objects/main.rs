@@ -16,10 +16,11 @@ use sesame_model::{
 use crate::fixture::{Fixture, all_parameters, spec};
 
 /// All kinds of objects in a fleet.
-const KINDS: [&str; 7] = [
+const KINDS: [&str; 8] = [
     "ServiceAccount",
     "ConfigMap",
     "Service",
+    "NetworkPolicy",
     "Deployment",
     "DaemonSet",
     "PodDisruptionBudget",
@@ -108,6 +109,48 @@ async fn adding_a_port_keeps_the_node_ports_of_others() {
     assert!(after.contains_key("8080/\"TCP\"") && after.contains_key("443/\"UDP\""));
     let generation = fixture.get("Deployment").await.unwrap()["metadata"]["generation"].clone();
     assert_eq!(generation, pods, "no new pods");
+}
+
+#[tokio::test]
+async fn a_network_policy_follows_the_ports_and_its_parameter() {
+    let fixture = Fixture::new("network-policy").await;
+    let mut desired = spec();
+    desired.parameters.network_policy = Some(true);
+    fixture.set_fleet(Some(desired.clone()));
+    fixture.lead();
+    let ports = |policy: &Value| -> Vec<String> {
+        let ports = policy["spec"]["ingress"][0]["ports"].as_array();
+        let port = |port: &Value| format!("{}/{}", port["port"], port["protocol"]);
+        ports.into_iter().flatten().map(port).collect()
+    };
+    let has = async |expected: &[&str]| {
+        let policy = fixture.until("NetworkPolicy", |policy| ports(policy) == expected);
+        policy.await
+    };
+    has(&["80/\"TCP\"", "19001/\"TCP\""]).await;
+    desired
+        .request
+        .ports
+        .extend([Port::udp(443), Port::tcp(19_001)]);
+    fixture.set_fleet(Some(desired.clone()));
+    let all = [
+        "80/\"TCP\"",
+        "443/\"UDP\"",
+        "19001/\"TCP\"",
+        "19002/\"TCP\"",
+    ];
+    has(&all).await;
+
+    let opened = json!({ "spec": { "ingress": [{}] } });
+    fixture.merge("NetworkPolicy", opened).await;
+    has(&all).await;
+    fixture.delete("NetworkPolicy").await;
+    has(&all).await;
+
+    desired.parameters.network_policy = Some(false);
+    fixture.set_fleet(Some(desired));
+    fixture.until_gone("NetworkPolicy").await;
+    assert!(fixture.get("Deployment").await.is_some());
 }
 
 #[tokio::test]
@@ -229,7 +272,7 @@ async fn a_foreign_object_is_reported_and_not_modified() {
 #[tokio::test]
 async fn only_objects_of_removed_fleets_are_deleted() {
     let mut fixture = Fixture::new("prune").await;
-    fixture.set_fleet(Some(spec()));
+    fixture.set_fleet(Some(all_parameters()));
     fixture.lead();
     fixture.until_exists("PodDisruptionBudget").await;
     // A copy under another name, with our labels.
@@ -246,7 +289,7 @@ async fn only_objects_of_removed_fleets_are_deleted() {
     assert!(fixture.get_named("ConfigMap", "copy").await.is_some());
 
     // Orphans: the fleet is removed while Sesame isn't running.
-    fixture.set_fleet(Some(spec()));
+    fixture.set_fleet(Some(all_parameters()));
     fixture.until_exists("PodDisruptionBudget").await;
     fixture.restart().await;
     fixture.lead();

@@ -19,6 +19,8 @@ pub struct FleetParameters {
     pub autoscaling: Option<Autoscaling>,
     /// Whether the fleet has a PodDisruptionBudget.
     pub disruption_budget: Option<bool>,
+    /// Whether the fleet has a NetworkPolicy.
+    pub network_policy: Option<bool>,
     /// How clients reach the fleet.
     pub publishing: Option<Publishing>,
     /// Annotations for the Service if its type is LoadBalancer, for a cloud's load balancer.
@@ -71,6 +73,7 @@ impl FleetParameters {
             replicas: self.replicas.or(wider.replicas),
             autoscaling: self.autoscaling.or(wider.autoscaling),
             disruption_budget: self.disruption_budget.or(wider.disruption_budget),
+            network_policy: self.network_policy.or(wider.network_policy),
             publishing: self.publishing.or(wider.publishing),
             load_balancer_annotations: self
                 .load_balancer_annotations
@@ -243,6 +246,7 @@ mod tests {
                 cpu_percent: 80,
             }),
             disruption_budget: Some(true),
+            network_policy: Some(true),
             publishing: Some(Publishing::NodePort),
             load_balancer_annotations: Some(BTreeMap::new()),
             service_annotations: Some(BTreeMap::from([("a".to_owned(), "b".to_owned())])),

@@ -89,7 +89,7 @@ fn an_instance_has_the_same_objects_as_the_manifests() {
         assert_eq!(comparable(object), comparable(manifest));
         compared += 1;
     }
-    assert_eq!(compared, 5);
+    assert_eq!(compared, 6);
 }
 
 #[test]
@@ -191,6 +191,24 @@ fn ports_are_those_of_the_configuration() {
         .map(|port| port["containerPort"].as_u64().unwrap())
         .collect();
     assert_eq!(ports, [8080, 19_000, 9102]);
+}
+
+#[test]
+fn a_network_policy_lets_only_managed_envoys_connect() {
+    let policy = |spec: Value| {
+        let objects = built(spec);
+        let mut policies = objects
+            .iter()
+            .filter(|object| object.kind == InstanceKind::NetworkPolicy);
+        policies.next().map(|policy| policy.object["spec"].clone())
+    };
+    let managed = policy(json!({ "instance": {}, "envoy": {} })).unwrap();
+    let from = &managed["ingress"][1]["from"][0];
+    let labels = &from["podSelector"]["matchLabels"];
+    assert_eq!(labels["app.kubernetes.io/instance"], "sesame-system");
+    let unmanaged = policy(json!({ "instance": {} })).unwrap();
+    assert!(unmanaged["ingress"][1].get("from").is_none());
+    assert!(policy(json!({ "instance": { "networkPolicy": false } })).is_none());
 }
 
 /// Other objects would remain if a user removed the finalizer.

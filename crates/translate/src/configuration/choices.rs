@@ -17,7 +17,8 @@ const MAX_CPU: u64 = 4_000;
 const MAX_MEMORY: u64 = 4 << 30;
 
 /// The fields that need permission.
-const PRIVILEGED: [GatewayChoice; 4] = [
+const PRIVILEGED: [GatewayChoice; 5] = [
+    GatewayChoice::NetworkPolicy,
     GatewayChoice::NodeSelector,
     GatewayChoice::PriorityClassName,
     GatewayChoice::Tolerations,
@@ -87,6 +88,7 @@ impl Choices {
             replicas,
             autoscaling,
             disruption_budget,
+            network_policy,
             publishing,
             load_balancer_annotations,
             service_annotations,
@@ -144,6 +146,7 @@ impl Choices {
             (replicas.is_some(), GatewayChoice::Replicas),
             (autoscaled, GatewayChoice::Autoscaling),
             (disruption_budget.is_some(), GatewayChoice::DisruptionBudget),
+            (network_policy.is_some(), GatewayChoice::NetworkPolicy),
             (published, GatewayChoice::NetworkPublishing),
             (
                 resources.iter().any(|amount| amount.is_some()),

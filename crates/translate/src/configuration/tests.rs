@@ -35,6 +35,7 @@ envoy:
   workload: DaemonSet
   autoscaling: {minReplicas: 2, maxReplicas: 10, cpuPercent: 80}
   disruptionBudget: true
+  networkPolicy: true
   image: example.com/envoy:1
   imagePullSecrets: [pull]
   serviceAccountAnnotations: {example.com/role: edge}
@@ -60,6 +61,7 @@ envoy:
             cpu_percent: 80,
         }),
         disruption_budget: Some(true),
+        network_policy: Some(true),
         publishing: Some(Publishing::ClusterIp),
         load_balancer_annotations: Some(BTreeMap::new()),
         service_annotations: Some(BTreeMap::from([("example.com/a".into(), "b".into())])),

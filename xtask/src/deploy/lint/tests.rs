@@ -43,6 +43,7 @@ fn the_manifests_have_no_problems() {
         "Service",
         "Deployment",
         "PodDisruptionBudget",
+        "NetworkPolicy",
         "GatewayClass",
     ] {
         assert!(
@@ -147,6 +148,13 @@ fn dangling_references_are_found() {
         budget["spec"]["selector"]["matchLabels"] = json!({});
     });
     assert!(problem.ends_with("selects no pods"), "{problem}");
+    let problem = after("NetworkPolicy", |policy| {
+        policy["spec"]["ingress"][0]["ports"][0]["port"] = "other".into();
+    });
+    assert!(
+        problem.contains("refers to a port that the pods don't have"),
+        "{problem}"
+    );
     let problem = after("Deployment", |deployment| {
         let container = &mut deployment["spec"]["template"]["spec"]["containers"][0];
         container["readinessProbe"]["httpGet"]["port"] = "other".into();

@@ -7,12 +7,13 @@ use std::time::Duration;
 use k8s_openapi::api::apps::v1::{DaemonSet, Deployment};
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use k8s_openapi::api::core::v1::{ConfigMap, Service, ServiceAccount};
+use k8s_openapi::api::networking::v1::NetworkPolicy;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use sesame_model::{
     AddressRequest, AddressValue, ClassParameters, CreatedClass, FleetLogLevel, FleetParameters,
-    OuterClass, Port, Publishing, Routability, TaintEffect, Toleration, TrafficPolicy,
+    OuterClass, Publishing, Routability, TaintEffect, Toleration, TrafficPolicy,
 };
 
 use super::*;
@@ -44,6 +45,7 @@ fn all_parameters() -> FleetSpec {
     spec.module = false;
     spec.files = pairs(&[("certificate.json", "{}")]);
     spec.parameters = FleetParameters {
+        network_policy: Some(true),
         autoscaling: Some(Autoscaling::Between {
             min: 3,
             max: 9,
@@ -208,6 +210,7 @@ fn every_field_exists_in_the_api_types() {
                 ObjectKind::Service | ObjectKind::ClusterService => {
                     assert_round_trip::<Service>(&object)
                 }
+                ObjectKind::NetworkPolicy => assert_round_trip::<NetworkPolicy>(&object),
                 ObjectKind::Deployment => assert_round_trip::<Deployment>(&object),
                 ObjectKind::DaemonSet => assert_round_trip::<DaemonSet>(&object),
                 ObjectKind::PodDisruptionBudget => {
@@ -312,6 +315,26 @@ fn the_sidecar_port_avoids_listener_ports() {
         .ports
         .extend([Port::tcp(19_001), Port::udp(19_002), Port::tcp(19_003)]);
     assert_eq!(probe(&spec), 19_002);
+}
+
+/// Sesame's NetworkPolicy and those of the fleets.
+#[test]
+fn policies_select_the_pods_of_a_fleet() {
+    let instance = json!(labels::pods_selector(&testing::config().instance));
+    for spec in [testing::spec("web"), all_parameters()] {
+        let objects = desired_of(&spec).objects;
+        let pods = &objects[&ObjectKind::Deployment]["spec"]["template"]["metadata"]["labels"];
+        let mut selectors = vec![&instance];
+        let policy = objects.get(&ObjectKind::NetworkPolicy);
+        selectors.extend(policy.map(|policy| &policy["spec"]["podSelector"]));
+        for selector in selectors {
+            for (key, value) in selector["matchLabels"].as_object().unwrap() {
+                assert_eq!(pods[key], *value, "{key}");
+            }
+        }
+        let required = &instance["matchExpressions"][0]["key"];
+        assert!(pods[required.as_str().unwrap()].is_string(), "{pods}");
+    }
 }
 
 #[test]

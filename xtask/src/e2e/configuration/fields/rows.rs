@@ -154,6 +154,7 @@ fn envoys() -> Vec<Row> {
         row("envoy.replicas", json!(3), json!(0)),
         row("envoy.autoscaling", scaling(2, 3), scaling(3, 2)),
         row("envoy.disruptionBudget", json!(false), json!("no")),
+        row("envoy.networkPolicy", json!(true), json!("yes")),
         row(
             "envoy.image",
             json!(format!("ghcr.io/projectsesame/envoy:{VERSION}")),
@@ -289,6 +290,7 @@ fn timeouts_and_limits() -> Vec<Row> {
 fn operator_settings() -> Vec<Row> {
     vec![
         row("instance.replicas", json!(3), json!(17)),
+        row("instance.networkPolicy", json!(false), json!("no")),
         row("instance.resources.requests.cpu", json!("100m"), json!("")),
         row(
             "instance.resources.requests.memory",
