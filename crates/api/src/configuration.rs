@@ -33,7 +33,8 @@ pub use self::envoy::{
 pub use self::gateway_choices::{GatewayChoice, GatewayChoices};
 pub use self::global_auth::{GlobalAuthBody, GlobalAuthConfiguration, GlobalAuthPolicy};
 pub use self::instance::{
-    InstanceConfiguration, InstanceLog, InstanceLogFormat, InstanceLogLevel, InstanceResources,
+    EnvoyNamespace, InstanceConfiguration, InstanceLog, InstanceLogFormat, InstanceLogLevel,
+    InstanceResources,
 };
 pub use self::listeners::{
     AcceptProxyProtocol, AccessLogFilter, AccessLogStyle, CipherSuite, CompressionAlgorithm,

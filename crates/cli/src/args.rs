@@ -17,7 +17,9 @@ use sesame_api::NamespacedName;
 use sesame_control::serve::ContourCompat;
 use sesame_control::{IngressSettings, Mode, RateLimitSettings, Settings, Sharding};
 
-pub(crate) use self::cluster::{OperatorArgs, ServeArgs, StatusArgs, StatusOutput, UninstallArgs};
+pub(crate) use self::cluster::{
+    EnvoyNamespace, OperatorArgs, ServeArgs, StatusArgs, StatusOutput, UninstallArgs,
+};
 use crate::output::Format;
 use crate::sidecar::SidecarArgs;
 

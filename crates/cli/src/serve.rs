@@ -15,7 +15,7 @@ use sesame_control::serve::{Envoys, Serve, ServeConfig, await_configuration};
 use sesame_control::{Mode, Settings};
 use tokio::runtime::Runtime;
 
-use crate::args::{LogFormat, LogLevel, ServeArgs};
+use crate::args::{EnvoyNamespace, LogFormat, LogLevel, ServeArgs};
 use crate::settings::log_filter;
 use crate::signals::Signals;
 use crate::{config as file_config, logging, output};
@@ -126,6 +126,7 @@ fn config(args: &ServeArgs, configuration: Option<&SesameConfiguration>) -> Resu
         true => Envoys::Managed {
             envoy_image: args.envoy_image.clone(),
             sidecar_image: args.sidecar_image.clone(),
+            own_namespace: args.envoy_namespace == EnvoyNamespace::Sesame,
             xds_host: args.xds_host.clone(),
             xds_port: args.xds_port,
         },

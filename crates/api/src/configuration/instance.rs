@@ -26,6 +26,10 @@ pub struct InstanceConfiguration {
         schemars(length(min = 1, max = 256), inner(length(min = 1, max = 63)))
     )]
     pub watch_namespaces: Option<Vec<Arc<str>>>,
+    /// The namespace of the Envoys of Gateways: that of the Gateway (`Gateway`, the default) or this object's (`Sesame`). With
+    /// `Sesame`, the instance may run Envoys, and write Services of XBackends, in this object's namespace only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub envoy_namespace: Option<EnvoyNamespace>,
     /// The logs of Sesame.
     #[serde(default, skip_serializing_if = "is_default")]
     pub log: InstanceLog,
@@ -80,6 +84,16 @@ pub struct InstanceLog {
     /// The level; `info` by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub level: Option<InstanceLogLevel>,
+}
+
+open_enum! {
+    /// The namespace of the Envoys of Gateways.
+    pub enum EnvoyNamespace {
+        /// The Gateway's.
+        Gateway = "Gateway",
+        /// Sesame's own.
+        Sesame = "Sesame",
+    }
 }
 
 open_enum! {

@@ -292,6 +292,7 @@ fn operator_settings() -> Vec<Row> {
         row("instance.replicas", json!(3), json!(17)),
         row("instance.watchNamespaces", json!(["shop"]), json!([])),
         row("instance.networkPolicy", json!(false), json!("no")),
+        row("instance.envoyNamespace", json!("Sesame"), json!("Shop")),
         row("instance.log.format", json!("text"), json!("yaml")),
         row("instance.log.level", json!("debug"), json!("loud")),
         row("instance.resources.requests.cpu", json!("100m"), json!("")),
