@@ -16,6 +16,7 @@ mod network;
 mod operator;
 mod outage;
 mod outer;
+mod own_namespace;
 mod parameters;
 mod replicas;
 mod scene;
@@ -78,6 +79,8 @@ enum Test {
     Operator,
     /// A Gateway of a second instance is in front of the Envoys
     Outer,
+    /// All Envoys run in Sesame's namespace, with permissions for that namespace only
+    OwnNamespace,
     /// A Contour installation migrates to Sesame and back
     Contour,
     /// Edited and deleted fleet objects are restored
@@ -177,6 +180,7 @@ impl Test {
             Self::Configuration => configuration::configuration(scene),
             Self::Operator => operator::operator(scene),
             Self::Outer => outer::outer(scene),
+            Self::OwnNamespace => own_namespace::own_namespace(scene),
             Self::Contour => contour::contour(scene),
             Self::Drift => drift::drift(scene),
             Self::Deletions => deletions::deletions(scene),

@@ -33,7 +33,7 @@ pub use self::envoy::{
 };
 pub use self::gateway_choices::{GatewayChoice, GatewayChoices};
 pub use self::global_auth::{GlobalAuthBody, GlobalAuthConfiguration, GlobalAuthPolicy};
-pub use self::instance::{InstanceConfiguration, InstanceResources};
+pub use self::instance::{EnvoyNamespace, InstanceConfiguration, InstanceResources};
 pub use self::listeners::{
     AcceptProxyProtocol, AccessLogFilter, AccessLogStyle, CipherSuite, CompressionAlgorithm,
     EscapedSlashesAction, HeadersWithUnderscores, ListenersAccessLog, ListenersConfiguration,

@@ -18,7 +18,7 @@ use sesame_control::serve::ContourCompat;
 use sesame_control::{IngressSettings, Mode, RateLimitSettings, Settings, Sharding};
 
 pub(crate) use self::cluster::{
-    OperatorArgs, ReplicaArgs, ServeArgs, StatusArgs, StatusOutput, UninstallArgs,
+    EnvoyNamespace, OperatorArgs, ReplicaArgs, ServeArgs, StatusArgs, StatusOutput, UninstallArgs,
 };
 use crate::output::Format;
 use crate::sidecar::SidecarArgs;

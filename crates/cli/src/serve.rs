@@ -15,7 +15,7 @@ use sesame_control::serve::{Envoys, Serve, ServeConfig, await_configuration};
 use sesame_control::{ElectionSettings, Mode, Settings, StartSettings};
 use tokio::runtime::Runtime;
 
-use crate::args::{ReplicaArgs, ServeArgs};
+use crate::args::{EnvoyNamespace, ReplicaArgs, ServeArgs};
 use crate::logging::{LogSettings, Logs};
 use crate::signals::Signals;
 use crate::{config as file_config, logging, output};
@@ -123,6 +123,7 @@ fn config(args: &ServeArgs, configuration: Option<&SesameConfiguration>) -> Resu
             sidecar_image: args.sidecar_image.clone(),
             xds_host: advertised_host.or_else(|| args.xds_host.clone()),
             xds_port: settings.start.xds.advertised_port.or(args.xds_port),
+            own_namespace: args.envoy_namespace == EnvoyNamespace::Sesame,
         },
         false => match spec.and_then(|spec| spec.unmanaged_envoy.as_ref()) {
             Some(envoy) => Envoys::Unmanaged {

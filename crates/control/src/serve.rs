@@ -79,9 +79,16 @@ pub struct ServeConfig {
 }
 
 impl ServeConfig {
-    /// The namespaces where fleets may run: the watched ones, and Sesame's own, where the default fleet runs. `None`
-    /// means all.
+    /// The namespaces where managed fleets may run: the watched ones, and Sesame's own, where the default fleet runs.
+    /// `None` means all.
     fn fleet_namespaces(&self) -> Option<Vec<String>> {
+        if let Envoys::Managed {
+            own_namespace: true,
+            ..
+        } = self.envoys
+        {
+            return Some(vec![self.namespace.clone()]);
+        }
         let mut namespaces = self.watch_namespaces.clone()?;
         if !namespaces.contains(&self.namespace) {
             namespaces.push(self.namespace.clone());
@@ -132,6 +139,8 @@ pub enum Envoys {
         envoy_image: String,
         /// Sesame's own image, for the sidecar of each Envoy.
         sidecar_image: String,
+        /// Whether the Envoys of all Gateways run in Sesame's own namespace, instead of the Gateways' namespaces.
+        own_namespace: bool,
         /// The DNS name through which pods reach [`ServeConfig::xds`]; `None` means the name of [`SERVICE`].
         xds_host: Option<String>,
         /// The port on that host; `None` means the port of [`ServeConfig::xds`].

@@ -5,9 +5,9 @@
 //!
 //! Each fleet has a Deployment or a DaemonSet, a Service and related objects. A Gateway's fleet lives in the Gateway's
 //! namespace, and its ownerReferences delete it with the Gateway; a fleet without an owner lives in Sesame's own
-//! namespace. Every replica of Sesame watches these objects; the leader writes them by server-side apply, and only
-//! where they differ from the desired state. Fields added by other clients are kept, fields overwritten by them are
-//! restored, and an object of the same name that Sesame didn't create is never modified.
+//! namespace, as do all fleets if so configured. Every replica of Sesame watches these objects; the leader writes them
+//! by server-side apply, and only where they differ from the desired state. Fields added by other clients are kept,
+//! fields overwritten by them are restored, and an object of the same name that Sesame didn't create is never modified.
 //!
 //! - [`start`]: starts the reconciling task; [`Provisioner`] sets the desired state, [`FleetStates`] reports the
 //!   observed state.

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 
 use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::{Value, json};
-use sesame_api::ConfigurationSpec;
+use sesame_api::{ConfigurationSpec, EnvoyNamespace};
 use sesame_fleet::kube::{names, pods_selector};
 
 use crate::OperatorConfig;
@@ -36,6 +36,8 @@ mod roles {
     pub(super) const OBJECTS: &str = "sesame-instance-objects";
     /// Running Envoys.
     pub(super) const FLEETS: &str = "sesame-instance-fleets";
+    /// Writing the Services of XBackends. [`FLEETS`] includes it.
+    pub(super) const SERVICES: &str = "sesame-instance-services";
     /// The instance's own namespace.
     pub(super) const OWN: &str = "sesame-instance-own";
     /// Events about cluster-scoped objects.
@@ -225,10 +227,20 @@ impl Builder<'_> {
         Some(listed.iter().map(|name| &**name).chain(own).collect())
     }
 
+    /// Whether all Envoys run in the instance's namespace.
+    fn has_own_envoy_namespace(&self) -> bool {
+        let instance = self.spec.instance.as_deref();
+        instance.is_some_and(|instance| instance.envoy_namespace == Some(EnvoyNamespace::Sesame))
+    }
+
     /// The bindings that give the instance its permissions.
     fn bindings(&self) -> Vec<DesiredObject> {
-        let fleets = self.spec.envoy.is_some().then_some(roles::FLEETS);
-        let of_objects = || std::iter::once(roles::OBJECTS).chain(fleets);
+        let writing = match self.spec.envoy {
+            Some(_) if self.has_own_envoy_namespace() => None,
+            Some(_) => Some(roles::FLEETS),
+            None => Some(roles::SERVICES),
+        };
+        let of_objects = || std::iter::once(roles::OBJECTS).chain(writing);
         let mut bindings = vec![self.cluster_binding(roles::CLUSTER)];
         match self.watched_namespaces() {
             None => bindings.extend(of_objects().map(|role| self.cluster_binding(role))),
@@ -239,6 +251,9 @@ impl Builder<'_> {
                     bindings.extend(of_objects().map(|role| self.binding(namespace, role)));
                 }
             }
+        }
+        if writing.is_none() {
+            bindings.push(self.binding(self.namespace(), roles::FLEETS));
         }
         bindings.push(self.binding(self.namespace(), roles::OWN));
         bindings

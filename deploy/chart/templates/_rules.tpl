@@ -98,10 +98,9 @@
   verbs: [patch]
 {{- end }}
 # Backends, and the objects that Gateways, policies and HTTPProxies reference: certificates, CA bundles, parameters.
-# Sesame writes the Services of XBackends.
 - apiGroups: [""]
   resources: [services]
-  verbs: [create, delete, list, patch, watch]
+  verbs: [list, watch]
 - apiGroups: [""]
   resources: [configmaps, secrets]
   verbs: [get, list, watch]
@@ -118,6 +117,13 @@
   verbs: [create, patch]
 {{- end }}
 
+{{/* Rules for writing the Services of XBackends; `sesame.rules.fleets` includes them. */}}
+{{- define "sesame.rules.services" -}}
+- apiGroups: [""]
+  resources: [services]
+  verbs: [create, delete, patch]
+{{- end }}
+
 {{/* Rules for managed Envoys, which run in their Gateways' namespaces, and for the default fleet's in Sesame's namespace; `sesame.rules.objects` grants the remaining verbs. */}}
 {{- define "sesame.rules.fleets" -}}
 - apiGroups: [""]
@@ -128,7 +134,7 @@
   verbs: [create, delete, patch]
 - apiGroups: [""]
   resources: [services]
-  verbs: [get]
+  verbs: [create, delete, get, patch]
 # Envoy certificates.
 - apiGroups: [""]
   resources: [secrets]
@@ -163,18 +169,22 @@
   resourceNames: [sesame-leader]
   verbs: [get, update]
 {{- $managed := eq .Values.mode "managed" }}
-{{- if and .Values.watchNamespaces $managed (not (has .Release.Namespace .Values.watchNamespaces)) }}
-# The default fleet, and the certificates of the xDS server.
+{{- $own := eq .Values.envoy.namespace "Sesame" }}
+{{- $unwatched := and .Values.watchNamespaces (not (has .Release.Namespace .Values.watchNamespaces)) }}
+{{- if and $managed (or $own $unwatched) }}
+# {{ $own | ternary "All fleets" "The default fleet" }}, and the certificates of the xDS server.
 {{ include "sesame.rules.fleets" . }}
+{{- if $unwatched }}
 - apiGroups: [""]
   resources: [services]
-  verbs: [create, delete, list, patch, watch]
+  verbs: [list, watch]
 - apiGroups: [""]
   resources: [configmaps, secrets]
   verbs: [get, list, watch]
 - apiGroups: [gateway.networking.k8s.io]
   resources: [gateways, tcproutes, udproutes]
   verbs: [{{ if .Values.envoy.publishThroughGateways }}get, {{ end }}list, watch]
+{{- end }}
 {{- else if or .Values.watchNamespaces (not $managed) }}
 # Not needed for managed Envoys in all namespaces: the ClusterRole already covers these Secrets.
 - apiGroups: [""]
@@ -225,6 +235,7 @@
     - sesame-instance-fleets
     - sesame-instance-objects
     - sesame-instance-own
+    - sesame-instance-services
   verbs: [bind]
 # A removal waits until the pods of Sesame are gone.
 - apiGroups: [""]

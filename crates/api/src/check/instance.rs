@@ -1,9 +1,9 @@
 //! The `instance` section of SesameConfigurations.
 
-use crate::configuration::InstanceConfiguration;
+use crate::configuration::{EnvoyNamespace, InstanceConfiguration};
 
 use super::configuration::{amounts, object_name, toleration};
-use super::{Check, at, each, ensure, optional};
+use super::{Check, at, each, ensure, known, optional};
 
 /// The maximum number of replicas of Sesame.
 const MAX_REPLICAS: u32 = 16;
@@ -13,6 +13,8 @@ pub(super) fn instance(instance: &InstanceConfiguration) -> Check {
         let fits = (1..=MAX_REPLICAS).contains(count);
         ensure(fits, &format!("expected a number from 1 to {MAX_REPLICAS}"))
     })?;
+    let namespace = instance.envoy_namespace.as_ref();
+    known("envoyNamespace", namespace, EnvoyNamespace::KNOWN)?;
     optional("resources", instance.resources.as_ref(), |resources| {
         at("requests", amounts(&resources.requests))?;
         at("limits", amounts(&resources.limits))

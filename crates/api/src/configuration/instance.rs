@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::envoy::{EnvoyToleration, ResourceAmounts};
+use crate::open_enum::open_enum;
 use crate::skip::is_default;
 
 /// How the operator runs Sesame itself for this configuration. Without the operator, this section has no effect.
@@ -17,6 +18,10 @@ pub struct InstanceConfiguration {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(range(min = 1, max = 16)))]
     pub replicas: Option<u32>,
+    /// The namespace of the Envoys of Gateways: that of the Gateway (`Gateway`, the default) or this object's (`Sesame`). With
+    /// `Sesame`, the instance may run Envoys, and write Services of XBackends, in this object's namespace only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub envoy_namespace: Option<EnvoyNamespace>,
     /// Whether a NetworkPolicy limits connections to Sesame: to the xDS server from Envoys that it manages, or from anywhere
     /// if it doesn't manage any, and to the port for probes and metrics; true by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -55,4 +60,14 @@ pub struct InstanceResources {
     /// The limits.
     #[serde(default, skip_serializing_if = "is_default")]
     pub limits: ResourceAmounts,
+}
+
+open_enum! {
+    /// The namespace of the Envoys of Gateways.
+    pub enum EnvoyNamespace {
+        /// The Gateway's.
+        Gateway = "Gateway",
+        /// Sesame's own.
+        Sesame = "Sesame",
+    }
 }

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use clap::{ArgAction, ValueHint};
+use clap::{ArgAction, ValueEnum, ValueHint};
 use sesame_api::NamespacedName;
 
 use super::{IngressArgs, LogFormat, LogLevel, RouteShards, loopback_address, namespaced_name};
@@ -103,6 +103,15 @@ pub(crate) struct ServeArgs {
     /// Image for the sidecar in each Envoy's pod (Sesame's own image)
     #[arg(long, value_name = "IMAGE", default_value_t = default_sidecar_image(), conflicts_with = "unmanaged")]
     pub(crate) sidecar_image: String,
+    /// Namespace of managed Envoys: that of their Gateway, or Sesame's own
+    #[arg(
+        long,
+        value_name = "NAMESPACE",
+        value_enum,
+        default_value_t,
+        conflicts_with = "unmanaged"
+    )]
+    pub(crate) envoy_namespace: EnvoyNamespace,
     /// Don't manage Envoys; run them yourself
     #[arg(long, conflicts_with = "config")]
     pub(crate) unmanaged: bool,
@@ -120,6 +129,16 @@ pub(crate) struct ServeArgs {
     /// Service whose status lists the addresses of the unmanaged Envoys
     #[arg(long, value_name = "NAMESPACE/NAME", value_parser = namespaced_name, requires = "unmanaged")]
     pub(crate) envoy_service: Option<NamespacedName>,
+}
+
+/// Where managed Envoys run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum EnvoyNamespace {
+    /// In the Gateway's namespace
+    #[default]
+    Gateway,
+    /// In Sesame's own namespace
+    Sesame,
 }
 
 /// `sesame operator`.

@@ -380,6 +380,7 @@ fn runner(
         Envoys::Managed {
             envoy_image,
             sidecar_image,
+            own_namespace,
             xds_host,
             xds_port,
         } => {
@@ -393,6 +394,7 @@ fn runner(
             let mut settings =
                 fleets::FleetsConfig::new(&config.namespace, envoy_image, sidecar_image);
             settings.namespaces = config.fleet_namespaces();
+            settings.own_namespace = *own_namespace;
             let (provisioner, mut states) = fleets::start(client.clone(), settings);
             let updates = Arc::new(FleetUpdates::default());
             let (queue, translator) = (Arc::clone(&updates), translator.downgrade());

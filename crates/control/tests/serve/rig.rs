@@ -421,6 +421,7 @@ impl Rig {
             envoys: Envoys::Managed {
                 envoy_image: "envoy:test".to_owned(),
                 sidecar_image: "sesame:test".to_owned(),
+                own_namespace: false,
                 xds_host: None,
                 xds_port: Some(18000),
             },

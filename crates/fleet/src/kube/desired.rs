@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde_json::{Map, Value, json};
-use sesame_model::{Autoscaling, FleetId, GatewayOwner, Port, Workload};
+use sesame_model::{Autoscaling, FleetId, Port, Workload};
 
 use super::addresses::RequestedAddresses;
 use super::kind::ObjectKind;
@@ -57,7 +57,7 @@ pub(super) fn desired_objects(
         config,
         fleet,
         spec,
-        labels: labels::labels(config, spec, &key.name),
+        labels: labels::labels(config, spec, fleet),
         annotations: labels::annotations(spec),
         key,
     };
@@ -172,8 +172,8 @@ impl Common<'_> {
             }
             _ => {}
         }
-        if let Some(owner) = &self.spec.request.owner {
-            metadata["ownerReferences"] = json!([owner_reference(owner)]);
+        if let Some(owner) = owner_reference(self.config, self.spec) {
+            metadata["ownerReferences"] = json!([owner]);
         }
         let mut annotations = match kind {
             ObjectKind::Service => service::annotations(self),
@@ -216,16 +216,22 @@ impl Common<'_> {
 }
 
 /// The owner reference that makes Kubernetes delete a fleet's objects with their Gateway, even while Sesame isn't
-/// running. `blockOwnerDeletion` would require permission to update the Gateway's finalizers.
-pub(super) fn owner_reference(owner: &GatewayOwner) -> OwnerReference {
-    OwnerReference {
+/// running. An owner must be in the same namespace; without one, Sesame deletes the objects.
+pub(super) fn owner_reference(config: &FleetsConfig, spec: &FleetSpec) -> Option<OwnerReference> {
+    let owner = spec
+        .request
+        .owner
+        .as_ref()
+        .filter(|_| !config.own_namespace)?;
+    Some(OwnerReference {
         api_version: "gateway.networking.k8s.io/v1".to_owned(),
         kind: "Gateway".to_owned(),
         name: owner.name.to_string(),
         uid: owner.uid.clone(),
         controller: Some(true),
+        // `true` would require permission to update the Gateway's finalizers.
         block_owner_deletion: Some(false),
-    }
+    })
 }
 
 /// Connections from anywhere to the listeners and the sidecar. Backends and collectors can be anywhere, so connections from

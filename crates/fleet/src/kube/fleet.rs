@@ -436,7 +436,8 @@ impl Fleet {
     }
 }
 
-/// Whether Sesame created the object: it has our labels, and the namespace and name of its owner's fleet.
+/// Whether Sesame created the object: it has our labels, and the namespace and name of its owner's fleet. Without an owner,
+/// it is in Sesame's namespace.
 fn may_delete(
     config: &FleetsConfig,
     key: &FleetKey,
@@ -446,11 +447,15 @@ fn may_delete(
     if kind == ObjectKind::GatewayClass {
         return observed.labelled;
     }
-    let fleet = match &observed.owner {
-        Some(owner) => FleetId::of_gateway(Arc::clone(&key.namespace), owner.name.as_str()),
-        None => FleetId::Default,
+    let place = match &observed.owner {
+        Some(owner) => {
+            let fleet = FleetId::of_gateway(Arc::clone(&key.namespace), owner.name.as_str());
+            FleetKey::new(config, &fleet) == *key
+        }
+        // The Gateway can't be derived from the name, which has a hash.
+        None => *key.namespace == *config.namespace,
     };
-    observed.labelled && FleetKey::new(config, &fleet) == *key
+    observed.labelled && place
 }
 
 /// The message for a foreign object with the name of a fleet's object.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
-use sesame_model::FLEET_LABEL;
+use sesame_model::{FLEET_LABEL, FleetId};
 
 use super::kind::ObjectKind;
 use super::names;
@@ -21,6 +21,8 @@ pub(super) const FLEET: &str = FLEET_LABEL;
 pub(super) const ROUTABILITY: &str = "projectsesame.io/routability";
 /// The Gateway. The Gateway API requires this label on a Gateway's resources.
 pub(super) const GATEWAY: &str = "gateway.networking.k8s.io/gateway-name";
+/// The Gateway's namespace, if it isn't the object's.
+const GATEWAY_NAMESPACE: &str = "projectsesame.io/gateway-namespace";
 /// The Gateway's class.
 const GATEWAY_CLASS: &str = "gateway.networking.k8s.io/gateway-class-name";
 /// Set on pods: a hash of their files. Changing a file changes the pod template, so the pods are replaced.
@@ -43,7 +45,7 @@ const RESERVED_PREFIXES: [&str; 2] = ["projectsesame.io/", "deployment.kubernete
 pub(super) fn labels(
     config: &FleetsConfig,
     spec: &FleetSpec,
-    fleet_name: &str,
+    fleet: &FleetId,
 ) -> BTreeMap<String, String> {
     let mut labels = without_reserved(&spec.request.labels);
     let ours = [
@@ -51,7 +53,7 @@ pub(super) fn labels(
         (INSTANCE, names::label_value(&config.instance)),
         ("app.kubernetes.io/name", "envoy".to_owned()),
         ("app.kubernetes.io/component", "gateway".to_owned()),
-        (FLEET, fleet_name.to_owned()),
+        (FLEET, names::object(fleet)),
     ];
     let of_owner = spec.request.owner.iter().flat_map(|owner| {
         [
@@ -59,7 +61,13 @@ pub(super) fn labels(
             (GATEWAY_CLASS, names::label_value(&owner.class)),
         ]
     });
-    let ours = ours.into_iter().chain(of_owner);
+    let namespace = match fleet {
+        FleetId::Gateway { namespace, .. } if config.own_namespace => {
+            Some((GATEWAY_NAMESPACE, namespace.to_string()))
+        }
+        _ => None,
+    };
+    let ours = ours.into_iter().chain(of_owner).chain(namespace);
     labels.extend(ours.map(|(key, value)| (key.to_owned(), value)));
     labels
 }

@@ -25,8 +25,8 @@ pub(super) struct FleetKey {
 impl FleetKey {
     pub(super) fn new(config: &FleetsConfig, fleet: &FleetId) -> Self {
         let namespace = match fleet {
-            FleetId::Gateway { namespace, .. } => Arc::clone(namespace),
-            FleetId::Default | FleetId::Unmanaged => config.namespace.as_str().into(),
+            FleetId::Gateway { namespace, .. } if !config.own_namespace => Arc::clone(namespace),
+            _ => config.namespace.as_str().into(),
         };
         Self {
             namespace,

@@ -109,9 +109,9 @@ impl Provisioner {
         FleetSecret {
             namespace: FleetKey::new(&self.config, fleet).namespace.to_string(),
             name: names::certificate_secret(fleet),
-            labels: labels::labels(&self.config, spec, &names::object(fleet)),
+            labels: labels::labels(&self.config, spec, fleet),
             annotations: labels::annotations(spec),
-            owner_reference: spec.request.owner.as_ref().map(desired::owner_reference),
+            owner_reference: desired::owner_reference(&self.config, spec),
         }
     }
 }

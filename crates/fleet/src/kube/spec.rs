@@ -13,6 +13,8 @@ pub struct FleetsConfig {
     /// The value of the label `app.kubernetes.io/instance`, which distinguishes the fleets of several Sesame instances
     /// in one cluster. The default is Sesame's own namespace.
     pub instance: String,
+    /// Whether the fleets of Gateways also live in Sesame's own namespace, instead of the Gateways' namespaces.
+    pub own_namespace: bool,
     /// The image of Envoy, unless a fleet's parameters set another.
     pub envoy_image: String,
     /// Sesame's own image, for the sidecar.
@@ -39,6 +41,7 @@ impl FleetsConfig {
         Self {
             instance: namespace.clone(),
             namespace,
+            own_namespace: false,
             release: format!("{version} {sidecar_image} {envoy_image}"),
             envoy_image,
             sidecar_image,

@@ -29,6 +29,8 @@ const SETTLE_TIME: Duration = Duration::from_secs(2);
 /// A namespace with one fleet, and a replica that reconciles it.
 pub(crate) struct Fixture {
     namespace: String,
+    /// Whether the fleet's Gateway is in another namespace.
+    own_namespace: bool,
     client: Client,
     running: Option<(Provisioner, FleetStates)>,
 }
@@ -89,6 +91,15 @@ pub(crate) fn all_parameters() -> FleetSpec {
 
 impl Fixture {
     pub(crate) async fn new(namespace: &str) -> Self {
+        Self::with(namespace, false).await
+    }
+
+    /// All fleets are in this namespace, which is Sesame's, and the Gateway in another one.
+    pub(crate) async fn in_own_namespace(namespace: &str) -> Self {
+        Self::with(namespace, true).await
+    }
+
+    async fn with(namespace: &str, own_namespace: bool) -> Self {
         let server = ApiServer::shared()
             .await
             .unwrap_or_else(|error| panic!("{error:#}"));
@@ -99,6 +110,7 @@ impl Fixture {
         api.create(&PostParams::default(), &created).await.unwrap();
         let mut fixture = Self {
             namespace: namespace.to_owned(),
+            own_namespace,
             client: client.clone(),
             running: None,
         };
@@ -110,6 +122,7 @@ impl Fixture {
     pub(crate) async fn second_replica(&self) -> Self {
         let mut fixture = Self {
             namespace: self.namespace.clone(),
+            own_namespace: self.own_namespace,
             client: self.client.clone(),
             running: None,
         };
@@ -119,7 +132,8 @@ impl Fixture {
 
     fn run(&mut self, client: Client) {
         // Each test has its own instance, so that it doesn't watch other tests' objects.
-        let config = FleetsConfig::new(&self.namespace, "envoy:1", "sesame:1");
+        let mut config = FleetsConfig::new(&self.namespace, "envoy:1", "sesame:1");
+        config.own_namespace = self.own_namespace;
         let running = fleets::start(client, config);
         running.0.set_sesame_rolled_out(true);
         self.running = Some(running);
@@ -215,7 +229,11 @@ impl Fixture {
     }
 
     fn fleet(&self) -> FleetId {
-        FleetId::of_gateway(self.namespace.as_str(), "web")
+        let namespace = match self.own_namespace {
+            true => "elsewhere",
+            false => &self.namespace,
+        };
+        FleetId::of_gateway(namespace, "web")
     }
 
     pub(crate) fn name(&self) -> String {

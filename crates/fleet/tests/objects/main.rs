@@ -299,6 +299,28 @@ async fn only_objects_of_removed_fleets_are_deleted() {
 }
 
 #[tokio::test]
+async fn a_fleet_in_sesames_namespace_is_removed_without_an_owner() {
+    let mut fixture = Fixture::in_own_namespace("own").await;
+    fixture.set_fleet(Some(all_parameters()));
+    fixture.lead();
+    fixture.until_exists("PodDisruptionBudget").await;
+    let deployment = fixture.get("Deployment").await.unwrap();
+    assert!(deployment["metadata"]["ownerReferences"].is_null());
+    fixture.delete("Service").await;
+    fixture.until_exists("Service").await;
+    fixture.set_fleet(None);
+    fixture.all_gone().await;
+
+    // The Gateway is deleted while Sesame isn't running.
+    fixture.set_fleet(Some(all_parameters()));
+    fixture.until_exists("PodDisruptionBudget").await;
+    fixture.restart().await;
+    fixture.lead();
+    fixture.mark_complete();
+    fixture.all_gone().await;
+}
+
+#[tokio::test]
 async fn the_old_workload_is_deleted_once_the_new_one_is_available() {
     let mut fixture = Fixture::new("switch").await;
     fixture.set_fleet(Some(spec()));

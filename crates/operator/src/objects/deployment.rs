@@ -187,6 +187,9 @@ impl Builder<'_> {
         if self.spec.envoy.is_some() {
             args.push(format!("--envoy-image={}", self.config.envoy_image));
             args.push(format!("--sidecar-image={}", self.config.image));
+            if self.has_own_envoy_namespace() {
+                args.push("--envoy-namespace=sesame".to_owned());
+            }
         }
         args
     }

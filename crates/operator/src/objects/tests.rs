@@ -119,12 +119,29 @@ fn an_instance_for_some_namespaces_has_permissions_in_these_only() {
         [
             "default/sesame-instance-events:sesame-system",
             "sesame-system/sesame-instance-objects:sesame-system",
+            "sesame-system/sesame-instance-services:sesame-system",
             "shop/sesame-instance-objects:sesame-system",
+            "shop/sesame-instance-services:sesame-system",
             "sesame-system/sesame-instance-own:sesame-system",
         ]
     );
     let args = args(&built);
     assert!(args.iter().all(|arg| !arg.contains("image")), "{args:?}");
+}
+
+#[test]
+fn an_instance_with_all_envoys_in_its_namespace_may_run_them_there_only() {
+    let built = built(json!({ "instance": { "envoyNamespace": "Sesame" }, "envoy": {} }));
+    assert_eq!(
+        names(&built, InstanceKind::ClusterRoleBinding),
+        ["cluster", "objects"].map(|role| format!("sesame-instance-{role}:sesame-system"))
+    );
+    assert_eq!(
+        names(&built, InstanceKind::RoleBinding),
+        ["fleets", "own"].map(|role| format!("sesame-system/sesame-instance-{role}:sesame-system"))
+    );
+    let args = args(&built);
+    assert!(args.contains(&"--envoy-namespace=sesame"), "{args:?}");
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Golden files for fleets' objects: run with `SESAME_UPDATE=1` to update them, then read the diff.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -370,6 +371,26 @@ fn the_grace_period_covers_drain_and_exit() {
     let pod = &deployment["spec"]["template"]["spec"];
     // 1.5 s of delay, 300 s of drain, and 10 s for Envoy's exit.
     assert_eq!(pod["terminationGracePeriodSeconds"], 312);
+}
+
+#[test]
+fn all_fleets_can_be_in_sesames_namespace() {
+    let mut config = testing::config();
+    config.own_namespace = true;
+    let mut names = BTreeSet::new();
+    for namespace in ["shop", "blog"] {
+        let fleet = FleetId::of_gateway(namespace, "web");
+        let desired = desired_objects(&config, &fleet, &testing::spec("web"));
+        for object in desired.objects.values() {
+            let metadata = &object["metadata"];
+            assert_eq!(metadata["namespace"], config.namespace);
+            assert!(metadata.get("ownerReferences").is_none(), "{metadata}");
+            let labels = &metadata["labels"];
+            assert_eq!(labels["projectsesame.io/gateway-namespace"], namespace);
+            names.insert(metadata["name"].to_string());
+        }
+    }
+    assert_eq!(names.len(), 2, "{names:?}");
 }
 
 #[test]

@@ -13,6 +13,7 @@ use crate::kube::testing;
 mod addresses;
 mod jobs;
 mod outer;
+mod own_namespace;
 mod unwatchable;
 mod upgrades;
 
@@ -49,7 +50,11 @@ impl Fixture {
 
     /// A leader that hasn't listed anything yet.
     fn unsynced() -> Self {
-        let mut fleets = Fleets::new(testing::config());
+        Self::unsynced_with(testing::config())
+    }
+
+    fn unsynced_with(config: FleetsConfig) -> Self {
+        let mut fleets = Fleets::new(config);
         fleets.set_leading(true);
         fleets.set_sesame_rolled_out(true);
         Self {

@@ -291,6 +291,7 @@ fn operator_settings() -> Vec<Row> {
     vec![
         row("instance.replicas", json!(3), json!(17)),
         row("instance.networkPolicy", json!(false), json!("no")),
+        row("instance.envoyNamespace", json!("Sesame"), json!("Shop")),
         row("instance.resources.requests.cpu", json!("100m"), json!("")),
         row(
             "instance.resources.requests.memory",
