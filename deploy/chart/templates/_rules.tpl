@@ -258,9 +258,8 @@
 - apiGroups: [gateway.networking.k8s.io]
   resources: [gatewayclasses]
   verbs: [{{ if .Values.envoy.publishThroughGateways }}delete, {{ end }}list, patch]
-{{- if .Values.envoy.publishThroughGateways }}
+# Those of its Envoys, if they are published through Gateways.
 - apiGroups: [gateway.networking.k8s.io]
   resources: [gateways, tcproutes, udproutes]
-  verbs: [delete, list]
-{{- end }}
+  verbs: [{{ if .Values.envoy.publishThroughGateways }}delete, {{ end }}list]
 {{- end }}

@@ -49,8 +49,13 @@ pub(super) fn operator(scene: &Scene) -> Result<String> {
         "--timeout=180s",
     ])?;
     escalation_is_refused(scene)?;
-    for name in INSTANCES {
-        scene.apply(&instance(name, name))?;
+    let scaling = json!({ "minReplicas": 1, "maxReplicas": 2, "cpuPercent": 80 });
+    let envoys = [
+        json!({ "workload": "DaemonSet" }),
+        json!({ "autoscaling": scaling }),
+    ];
+    for (name, envoy) in INSTANCES.into_iter().zip(envoys) {
+        scene.apply(&instance(name, name, envoy))?;
     }
     let mut addresses = Vec::new();
     for name in INSTANCES {
@@ -107,7 +112,7 @@ pub(super) fn operator(scene: &Scene) -> Result<String> {
 }
 
 /// A namespace with a configuration, and a GatewayClass for it.
-fn instance(namespace: &str, controller: &str) -> [Value; 3] {
+fn instance(namespace: &str, controller: &str, envoy: Value) -> [Value; 3] {
     let controller_name = format!("example.com/{controller}");
     [
         json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": namespace } }),
@@ -117,7 +122,7 @@ fn instance(namespace: &str, controller: &str) -> [Value; 3] {
             "metadata": { "name": namespace, "namespace": namespace },
             "spec": {
                 "gateway": { "controllerName": controller_name },
-                "envoy": {},
+                "envoy": envoy,
                 "ingress": { "classNames": [controller] },
             },
         }),
@@ -231,7 +236,7 @@ fn many_routes(scene: &Scene, addresses: &[SocketAddr]) -> Result<()> {
 
 /// An instance with the controller name of another doesn't start.
 fn conflict(scene: &Scene) -> Result<()> {
-    let [namespace, configuration, _] = instance(SECOND, INSTANCES[0]);
+    let [namespace, configuration, _] = instance(SECOND, INSTANCES[0], json!({}));
     scene.apply(&[namespace, configuration])?;
     available(scene, SECOND, "False", "Conflict")?;
     let started = scene.kubectl(&["-n", SECOND, "get", "deployments", "-o", "name"])?;
@@ -307,7 +312,7 @@ fn upgraded(scene: &Scene) -> Result<Duration> {
 /// Deleting a configuration, or its namespace, removes its instance and the Envoys of its Gateways.
 fn removed_with_envoys(scene: &Scene, name: &str, delete: &[&str]) -> Result<()> {
     scene.kubectl(&[delete, &["--timeout=180s"]].concat())?;
-    let kinds = "deployments,services,secrets,configmaps,serviceaccounts";
+    let kinds = "daemonsets,deployments,horizontalpodautoscalers,services,secrets,configmaps,serviceaccounts";
     let left = shop::made_for(scene, name, kinds)?;
     ensure!(left.is_empty(), "{} objects of {name} remain", left.len());
     let everything = scene.everything()?;
