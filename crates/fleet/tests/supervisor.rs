@@ -162,7 +162,7 @@ async fn envoy_runs_with_its_flags_and_private_files() {
     assert_eq!(fixture.line().await.2, "700");
     let (_, _, flags) = fixture.line().await;
     for flag in [
-        "/bootstrap.yaml --disable-hot-restart",
+        "/bootstrap.yaml --disable-hot-restart --ignore-unknown-dynamic-fields",
         "--log-level warning",
         "--concurrency 2",
         "--drain-time-s 2",

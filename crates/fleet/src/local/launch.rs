@@ -22,6 +22,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::log;
 use super::paths::{self, FleetDir};
 use super::supervisor::{EnvoySpec, SupervisorConfig};
+use crate::IGNORE_UNKNOWN;
 use crate::module::SEARCH_PATH;
 
 /// A thread that starts processes. It ends when the launcher is dropped, which also kills its processes.
@@ -118,6 +119,7 @@ fn launch(config: &SupervisorConfig, spec: &EnvoySpec) -> Result<Child, LaunchEr
         .arg(&bootstrap)
         // Hot restart uses shared memory with a base ID, which must be unique per machine.
         .arg("--disable-hot-restart")
+        .arg(IGNORE_UNKNOWN)
         .args(["--log-level", config.log_level.as_str()])
         .args(["--log-format", log::FORMAT])
         .args(["--drain-strategy", "immediate"])

@@ -8,6 +8,7 @@ use sesame_model::{FleetLogLevel, FleetParameters, TaintEffect, Toleration, Work
 use sha2::{Digest, Sha256};
 
 use super::Common;
+use crate::IGNORE_UNKNOWN;
 use crate::kube::{labels, layout, names};
 use crate::module::SEARCH_PATH;
 
@@ -103,6 +104,7 @@ fn envoy(common: &Common<'_>) -> Value {
             "--concurrency", layout::concurrency(parameters).to_string(),
             "--log-level", level,
             "--disable-hot-restart",
+            IGNORE_UNKNOWN,
             "--drain-strategy", "immediate",
             "--drain-time-s", seconds(drain_timeout(parameters)).max(1).to_string(),
         ],
