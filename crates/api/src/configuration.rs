@@ -131,7 +131,7 @@ pub struct ConfigurationSpec {
         schemars(length(min = 1, max = 256), inner(length(min = 1, max = 63)))
     )]
     pub watch_namespaces: Option<Vec<Arc<str>>>,
-    /// Whether Contour's objects and annotations are read as Sesame's own; `Off` by default.
+    /// Whether Contour's objects and annotations are read as Sesame's own; `Disabled` by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub contour_compat: Option<ContourCompatMode>,
     /// The xDS server, from which Envoys get their configuration over mutual TLS.

@@ -112,7 +112,7 @@ open_enum! {
     /// Whether Contour's objects and annotations are read as Sesame's own.
     pub enum ContourCompatMode {
         /// No.
-        Off = "Off",
+        Disabled = "Disabled",
         /// Yes, but their statuses, and those of Ingresses, are left to Contour.
         Read = "Read",
         /// Yes, and their statuses are written.
