@@ -20,6 +20,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
+use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
@@ -143,12 +144,17 @@ async fn one(
 
     let (mut held, mut refused) = (Vec::new(), 0);
     while held.len() + refused < STREAMS + PER_CONNECTION {
-        let mut server = connect(address, config).await?;
+        let server = connect(address, config).await?;
+        let mut streams = JoinSet::new();
         for _ in 0..PER_CONNECTION {
-            let stream = Stream::open(&mut server, &own, CLUSTERS, &all).await?;
-            match stream.refusal.is_some() {
-                true => refused += 1,
-                false => held.push(stream),
+            let (mut server, own, all) = (server.clone(), own.clone(), all.clone());
+            streams.spawn(async move { Stream::open(&mut server, &own, CLUSTERS, &all).await });
+        }
+        for stream in streams.join_all().await {
+            let mut stream = stream?;
+            match stream.is_served().await? {
+                true => held.push(stream),
+                false => refused += 1,
             }
         }
     }
@@ -222,6 +228,13 @@ impl Stream {
         let data = frame.context("the stream ended")??.into_data();
         let data = data.map_err(|trailers| anyhow::anyhow!("no data: {trailers:?}"))?;
         Ok(String::from_utf8_lossy(&data).into_owned())
+    }
+
+    /// Whether the stream gets a response, instead of a status.
+    async fn is_served(&mut self) -> Result<bool> {
+        let frame = timeout(RESPONSE, self.body.frame()).await;
+        let frame = frame.context("no response")?.transpose()?;
+        Ok(frame.is_some_and(|frame| frame.is_data()))
     }
 
     /// The status of a stream that ends without a response.
