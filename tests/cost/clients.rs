@@ -24,6 +24,7 @@ pub(super) fn validation(world: &mut World) {
         ("listener", 2),
         ("gateway fleet", 1),
         ("gateway status", 1),
+        ("gateway notices", 1),
     ];
     costs(
         world,

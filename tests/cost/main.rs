@@ -484,6 +484,7 @@ fn listener_sets(world: &mut World) {
         ("listener_set terminations", 1),
         ("listener_set parent status", 1),
         ("listener_set status", 1),
+        ("listener_set notices", 1),
     ];
     costs(
         world,

@@ -174,6 +174,7 @@ pub(crate) fn client_certificates(world: &mut World) {
         ("gateway points", 1),
         ("gateway terminations", 1),
         ("gateway status", 1),
+        ("gateway notices", 1),
         ("listener_set parent", 1),
         ("gateway fleet", 1),
     ];

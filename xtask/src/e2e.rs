@@ -9,6 +9,7 @@ mod deletions;
 mod drift;
 mod envoys;
 mod experimental;
+mod hostile;
 mod ingress;
 mod installs;
 mod load;
@@ -99,6 +100,8 @@ enum Test {
     Outage,
     /// The experimental channel replaces the standard one, and its fields take effect
     Experimental,
+    /// A tenant, clients and the holder of an Envoy's key attack Sesame
+    Hostile,
     /// Sesame's permissions match its requests
     Rights,
 }
@@ -190,6 +193,7 @@ impl Test {
             Self::Upgrade => replicas::upgrade(scene),
             Self::Outage => outage::outage(scene),
             Self::Experimental => experimental::experimental(scene),
+            Self::Hostile => hostile::hostile(scene),
         }
     }
 }

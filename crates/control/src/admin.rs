@@ -149,7 +149,7 @@ async fn healthz(State(pages): State<Pages>) -> Response {
 async fn readyz(State(pages): State<Pages>) -> Response {
     match &pages.readiness {
         Readiness::Local(running) => local_readiness(&pages, running).await,
-        Readiness::Serve(health) => replica_readiness(health),
+        Readiness::Serve(health) => replica_readiness(&pages, health),
     }
 }
 
@@ -169,11 +169,11 @@ async fn local_readiness(pages: &Pages, running: &watch::Receiver<BTreeSet<Fleet
     }
 }
 
-/// 200 once connecting Envoys are served, otherwise 503. Lists all failures.
-fn replica_readiness(health: &Health) -> Response {
+/// 200 once connecting Envoys are served, otherwise 503. Lists all failures, and what Envoys reject.
+fn replica_readiness(pages: &Pages, health: &Health) -> Response {
     let not_ready = health.not_ready_reason();
     let mut text = format!("{}\n", not_ready.unwrap_or("ok"));
-    for failure in health.failures() {
+    for failure in failures(pages, health) {
         text.push_str(&failure);
         text.push('\n');
     }
@@ -206,8 +206,14 @@ async fn problems(State(pages): State<Pages>) -> Response {
             let views: Vec<crate::event::ProblemView> = problems.iter().map(Into::into).collect();
             Json(views).into_response()
         }
-        Readiness::Serve(health) => Json(health.failures()).into_response(),
+        Readiness::Serve(health) => Json(failures(&pages, health)).into_response(),
     }
+}
+
+/// A replica's failures, and what Envoys reject.
+fn failures(pages: &Pages, health: &Health) -> Vec<String> {
+    let rejections = pages.outputs.status_store.rejections();
+    health.failures().into_iter().chain(rejections).collect()
 }
 
 async fn fleets(State(pages): State<Pages>) -> Json<Value> {

@@ -87,9 +87,9 @@ impl Containment {
         self.found.remove(host);
     }
 
-    /// The number of rejected hosts.
-    pub(crate) fn count(&self) -> usize {
-        self.found.len()
+    /// The rejected hosts.
+    pub(crate) fn found(&self) -> &BTreeSet<VirtualHostKey> {
+        &self.found
     }
 
     /// Ends the searches of a fleet that is gone.

@@ -43,6 +43,8 @@ struct Inner {
     problems: Vec<FileError>,
     /// The notices that [`StatusStore::take_unreported`] hasn't returned yet, by object.
     unreported: BTreeMap<ObjectKey, BTreeSet<NoticeView>>,
+    /// What Envoys reject, as text.
+    rejections: Vec<String>,
     /// The default fleet, while it exists.
     default_fleet: Option<(FleetRequest, FleetState)>,
 }
@@ -233,6 +235,16 @@ impl StatusStore {
                 .flat_map(|(key, notices)| notices::views(key, notices))
                 .collect()
         })
+    }
+
+    /// What Envoys reject, as text.
+    pub(crate) fn rejections(&self) -> Vec<String> {
+        self.read(|inner| inner.rejections.clone())
+    }
+
+    /// Replaces what Envoys reject.
+    pub(crate) fn set_rejections(&self, rejections: Vec<String>) {
+        self.write(|inner| inner.rejections = rejections);
     }
 
     /// Sets the default fleet; `None` if there is none.

@@ -344,8 +344,7 @@ impl Translator {
             .map(|(_, keys)| keys)
             .sum();
         self.outputs.metrics.committed(keys, begin.elapsed());
-        let (resources, hosts) = (self.rejected.len(), self.containment.count());
-        self.outputs.metrics.rejected(resources, hosts);
+        self.update_rejections();
         let expiring = self.core.outputs().expiring;
         self.outputs
             .metrics

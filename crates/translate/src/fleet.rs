@@ -1,5 +1,6 @@
 //! Resources that Envoys have rejected.
 
+use std::fmt;
 use std::sync::Arc;
 
 use sesame_model::{ClusterKey, FleetId, ListenerKey, Port};
@@ -68,4 +69,16 @@ pub enum RejectedKind {
     Endpoints,
     /// A certificate or a trust bundle.
     Secret,
+}
+
+impl fmt::Display for RejectedKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Listener => "listener",
+            Self::Routes => "route table",
+            Self::Cluster => "cluster",
+            Self::Endpoints => "the endpoints of cluster",
+            Self::Secret => "certificate",
+        })
+    }
 }

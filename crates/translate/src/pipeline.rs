@@ -538,7 +538,16 @@ pub fn stages(b: &mut Builder) -> Pipeline {
         points_by_domain,
     );
     let service_notices = service_annotations::notices(b, inputs.services);
-    let notices = b.union("notices", [ingress_notices, service_notices]);
+    let [gateway_notices, set_notices] = gateways::notices(b, &gateways, expiring);
+    let notices = b.union(
+        "notices",
+        [
+            ingress_notices,
+            service_notices,
+            gateway_notices,
+            set_notices,
+        ],
+    );
 
     let gateway_fleets = gateways::fleets(b, &inputs, &gateways);
     let port_conflicts = default_fleet.conflicts;

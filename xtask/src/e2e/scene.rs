@@ -7,7 +7,7 @@ use std::fs;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
@@ -89,13 +89,18 @@ impl Scene {
         Ok(all.lines().map(str::to_owned).collect())
     }
 
-    /// Kills a pod's program. It is a process on this machine, found by the pod's UID in its cgroup name.
+    /// Kills a pod's program.
     pub(super) fn kill(&self, namespace: &str, pod: &str, program: &str) -> Result<()> {
         let pod = self.get(&["-n", namespace, "pod", pod])?;
+        kill(Self::process(&pod, program)?, Signal::SIGKILL).context("cannot kill")
+    }
+
+    /// A pod's only process of a program. It is a process on this machine, found by the pod's UID in its cgroup name.
+    pub(super) fn process(pod: &Value, program: &str) -> Result<Pid> {
         let uid = pod["metadata"]["uid"]
             .as_str()
             .context("a pod without a UID")?;
-        let mut killed = 0;
+        let mut found = Vec::new();
         for process in fs::read_dir("/proc")?.flatten() {
             let Some(pid) = process
                 .file_name()
@@ -107,15 +112,16 @@ impl Scene {
             // The process may have exited.
             let read = |file| fs::read_to_string(process.path().join(file)).unwrap_or_default();
             if read("comm").trim() == program && read("cgroup").contains(uid) {
-                kill(Pid::from_raw(pid), Signal::SIGKILL).context("cannot kill")?;
-                killed += 1;
+                found.push(Pid::from_raw(pid));
             }
         }
-        ensure!(
-            killed == 1,
-            "expected 1 process of {program} in the pod, killed {killed}"
-        );
-        Ok(())
+        match *found {
+            [one] => Ok(one),
+            _ => bail!(
+                "expected 1 process of {program} in the pod, found {}",
+                found.len()
+            ),
+        }
     }
 }
 

@@ -21,7 +21,7 @@ pub(super) const GATEWAY: &str = "web";
 pub(super) const HOST: &str = "shop.example.com";
 
 /// Time limit for a new Gateway to serve; long enough for busy machines.
-const START: Duration = Duration::from_secs(90);
+pub(super) const START: Duration = Duration::from_secs(90);
 
 /// Time limit for removing Envoys, including their drain.
 const END: Duration = Duration::from_secs(120);
@@ -30,13 +30,13 @@ const END: Duration = Duration::from_secs(120);
 const ROLLED: Duration = Duration::from_secs(240);
 
 /// Time limit for a route to be served.
-const SERVED: Duration = Duration::from_secs(90);
+pub(super) const SERVED: Duration = Duration::from_secs(90);
 
 /// A Service without endpoints, and its BackendTLSPolicy.
 const SECURE: &str = "secure";
 
 /// The response header with a route's version.
-const VERSION: &str = "x-version";
+pub(super) const VERSION: &str = "x-version";
 
 /// The port of the Gateways.
 const PORT: u16 = 80;

@@ -228,7 +228,7 @@ fn notes(event: RunEvent, is_leader: bool) -> Vec<Note> {
 fn of_notice(notice: NoticeView) -> Note {
     let reason = match notice.level {
         NoticeLevel::Error => "Invalid",
-        NoticeLevel::Warning => "Ignored",
+        NoticeLevel::Warning => "Warning",
     };
     Note {
         reason: reason.to_owned(),

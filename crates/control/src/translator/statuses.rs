@@ -9,11 +9,13 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use sesame_api::{ObjectKey, ObjectStatus};
 use sesame_engine::Commit;
+use sesame_model::VirtualHostKey;
+use sesame_translate::fleet::Rejected;
 use sesame_translate::problem::Notices;
 
 use super::Translator;
 use crate::core::Step;
-use crate::event::{RunEvent, truncate};
+use crate::event::{MAX_LIST_LEN, RunEvent, truncate};
 
 impl Translator {
     pub(super) fn update_statuses(&mut self, steps: &[Step], revision: u64) {
@@ -78,6 +80,30 @@ impl Translator {
             solved,
             more: more_new + more_solved,
         });
+    }
+
+    /// Publishes what Envoys currently reject. The statuses of objects have Envoy's messages.
+    pub(super) fn update_rejections(&self) {
+        let hosts = self.containment.found();
+        let (resources, count) = (self.rejected.len(), hosts.len());
+        self.outputs.metrics.rejected(resources, count);
+        let resources = self.rejected.iter().map(|rejected| {
+            let Rejected { fleet, what, name } = rejected;
+            format!("an Envoy of {fleet} rejected {what} {name} and keeps the last good version")
+        });
+        let hosts = hosts.iter().map(|host| {
+            let VirtualHostKey { table, domain } = host;
+            format!(
+                "an Envoy of {} rejected host {domain} on port {}; the statuses of its objects have the reason",
+                table.fleet, table.port
+            )
+        });
+        let mut texts: Vec<String> = resources.chain(hosts).take(MAX_LIST_LEN).collect();
+        let more = self.rejected.len() + count - texts.len();
+        if more > 0 {
+            texts.push(format!("Envoys rejected {more} more resources and hosts"));
+        }
+        self.outputs.status_store.set_rejections(texts);
     }
 
     fn changed_statuses(&self, commit: &Commit) -> Vec<ObjectKey> {

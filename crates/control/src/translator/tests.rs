@@ -222,10 +222,18 @@ fn a_removed_fleet_leaves_no_state() {
         Message::Rejection(rejected("z"), Some(rejection("no"))),
     ]);
     assert_eq!(rig.translator.rejected.len(), 1);
+    assert_eq!(
+        rig.translator.outputs.status_store.rejections(),
+        ["an Envoy of ns/b rejected listener 80 and keeps the last good version"]
+    );
     rig.translator.turn(vec![set(vec![remove_gateway("b")])]);
     rig.translator.turn(vec![Message::FleetStopped(fleet("b"))]);
     let after = rig.translator.core.engine().footprint();
     assert_eq!((after.rows, after.edges), (before.rows, before.edges));
+    assert_eq!(
+        rig.translator.outputs.status_store.rejections(),
+        Vec::<String>::new()
+    );
     assert!(rig.translator.rejected.is_empty() && rig.translator.serving == [fleet("a")].into());
     assert_eq!(rig.published(), ["ns/a"]);
     assert_eq!(*rig.desired.borrow(), [fleet("a")].into());

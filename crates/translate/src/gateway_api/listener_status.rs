@@ -9,7 +9,7 @@ use sesame_model::{CertificateKey, FleetState};
 use super::listener_state::ListenerState;
 use crate::fleet::{Rejected, RejectedKind};
 use crate::inputs::Inputs;
-use crate::problem::{Problem, bounded};
+use crate::problem::{Notices, Problem, bounded};
 use crate::settings::Mode;
 use crate::shared::client_certificates::{self, ClientCertificates};
 use crate::shared::hosts::Attachments;
@@ -78,6 +78,24 @@ pub(super) fn invalid(listeners: &[ListenerState], verdicts: &[Verdict]) -> Opti
             format!("invalid listeners: {bad}; valid listeners: {good}"),
         )),
     }
+}
+
+/// Warnings about certificates that expire soon. The conditions that name them are true, so they cause no Event.
+pub(crate) fn notices(
+    reader: &mut Reader<'_>,
+    listeners: &[ListenerState],
+    expiring: Table<CertificateKey, String>,
+) -> Option<Notices> {
+    let mut notices = Notices::default();
+    for (position, listener) in listeners.iter().enumerate() {
+        for certificate in &listener.certificates {
+            if let Some(message) = reader.get(expiring, certificate) {
+                let field = format!("spec.listeners[{position}].tls.certificateRefs");
+                notices.warning(field, String::clone(&message));
+            }
+        }
+    }
+    notices.non_empty()
 }
 
 /// The state of a listener, including the state of its port.

@@ -20,6 +20,7 @@ use crate::gateway_api::{
     listener_status, xbackend,
 };
 use crate::inputs::Inputs;
+use crate::problem::Notices;
 use crate::shared::authorities::AuthorityState;
 use crate::shared::certificates::{self, CertificateState};
 use crate::shared::client_certificates::ClientCertificates;
@@ -353,6 +354,24 @@ pub(super) fn statuses(
         Some(ObjectStatus::ListenerSet(Arc::new(status)))
     });
     (of_gateways, of_sets)
+}
+
+/// Declares the notices of Gateways and of ListenerSets.
+pub(super) fn notices(
+    b: &mut Builder,
+    gateways: &Gateways,
+    expiring: Table<CertificateKey, String>,
+) -> [Table<ObjectKey, Notices>; 2] {
+    let (states, sets) = (gateways.states, gateways.sets);
+    let of_gateways = b.derive("gateway notices", states, move |reader, key| {
+        let state = reader.get(states, key)?;
+        listener_status::notices(reader, &state.listeners, expiring)
+    });
+    let of_sets = b.derive("listener_set notices", sets, move |reader, key| {
+        let state = reader.get(sets, key)?;
+        listener_status::notices(reader, &state.listeners, expiring)
+    });
+    [of_gateways, of_sets]
 }
 
 /// Declares the certificates that listeners, Gateways, XBackends and `others` refer to.

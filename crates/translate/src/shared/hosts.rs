@@ -401,8 +401,9 @@ fn routes(objects: &[HostObject], listeners: &[&ListenerPoint]) -> (Vec<Arc<Rout
             break;
         }
     }
-    if routes.is_empty() && owned(objects) {
-        // Without a virtual host of its own, the host would be served by that of a wider domain.
+    if routes.is_empty() && (overloaded || owned(objects)) {
+        // Without a virtual host of its own, the host would be served by that of a wider domain, and the matches that are
+        // left out wouldn't be reported.
         routes.push(Arc::new(Route::respond_to_all(404)));
     }
     (routes, overloaded)
