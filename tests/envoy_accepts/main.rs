@@ -2,10 +2,12 @@
 //!
 //! - Envoy accepts everything that Sesame generates.
 //! - [`layering`]: requests get the responses that the precedence of objects determines.
+//! - [`precedence`]: requests match the rule that the precedence of matches determines.
 //!
 //! `SESAME_CASES` sets the number of sets. A failure prints the objects in a form that `sesame translate` reads.
 
 mod layering;
+mod precedence;
 mod rig;
 
 use std::cell::RefCell;

@@ -6,6 +6,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::thread;
 
 use anyhow::{Context, Result, bail};
 use sesame_tools::cargo::{self, cargo};
@@ -14,6 +15,9 @@ use sesame_tools::cargo::{self, cargo};
 const FLAGS: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
                      -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
                      -Cllvm-args=-sanitizer-coverage-pc-table -Cllvm-args=-sanitizer-coverage-trace-compares";
+
+/// How many targets run at the same time.
+const AT_ONCE: usize = 2;
 
 /// A target of the package `sesame-fuzz`.
 struct Target {
@@ -46,7 +50,7 @@ impl Target {
 /// Options of `cargo xtask fuzz`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Target: files, objects, pem, regex, xds or refusals [default: all, one after the other]
+    /// Target: files, objects, pem, regex, xds or refusals [default: all, two at a time]
     #[arg(value_name = "TARGET", value_parser = targets())]
     target: Option<String>,
     /// Duration of each target
@@ -67,10 +71,19 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             .as_deref()
             .is_none_or(|name| name == target.name)
     };
-    for target in TARGETS.iter().filter(chosen) {
-        fuzz(&program, target, args.seconds)?;
-    }
-    Ok(())
+    let chosen: Vec<&Target> = TARGETS.iter().filter(chosen).collect();
+    chosen.chunks(AT_ONCE).try_for_each(|targets| {
+        thread::scope(|scope| {
+            let run = |&target| {
+                let program = &program;
+                scope.spawn(move || fuzz(program, target, args.seconds))
+            };
+            let running: Vec<_> = targets.iter().map(run).collect();
+            running
+                .into_iter()
+                .try_for_each(|thread| thread.join().expect("the thread doesn't panic"))
+        })
+    })
 }
 
 /// Builds the fuzzer in a folder of its own, since all crates are instrumented.
