@@ -1,10 +1,12 @@
 //! HTTPProxies: flat ones, each with its own host and Service, and a root with many children.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 use sesame_api::{Kind, NamespacedName};
 use sesame_control::core::Core;
 use sesame_control::{FleetId, IngressSettings, Options};
-use sesame_model::{FleetAddress, FleetState};
+use sesame_model::{FleetAddress, FleetState, Route, RouteTableKey, VirtualHostKey};
 use sesame_testkit::certs::Identity;
 use sesame_tests::world::World;
 use sesame_translate::settings::{Mode, Settings};
@@ -36,8 +38,13 @@ const HOST: &[(&str, usize)] = &[
     ("overlaps", 1),
 ];
 
-/// The work for a route on a host with many routes: only one part of the host is encoded.
-pub(crate) const PART: &[(&str, usize)] = &[("envoy.routes of parts", 1), ("envoy.parts", 1)];
+/// The work for a route on a host with many routes: only one part of the host is encoded, and the tree of its paths
+/// stays.
+pub(crate) const PART: &[(&str, usize)] = &[
+    ("envoy.outlines", 1),
+    ("envoy.routes of parts", 1),
+    ("envoy.parts", 1),
+];
 
 fn proxy(name: &str, spec: Value) -> Value {
     json!({
@@ -88,6 +95,19 @@ fn world_of(core: Core, mut inputs: Vec<Input>, services: usize) -> World {
     let mut world = World::of(core);
     world.apply(inputs);
     world
+}
+
+fn routes_of_root(world: &World) -> Vec<Arc<Route>> {
+    let key = VirtualHostKey {
+        table: RouteTableKey {
+            fleet: FleetId::Default,
+            port: 80,
+        },
+        domain: "root.example.com".into(),
+    };
+    let core = world.core();
+    let host = core.engine().get(core.outputs().virtual_hosts, &key);
+    host.expect("the root has a host").routes.clone()
 }
 
 #[test]
@@ -170,12 +190,21 @@ fn a_route_of_a_child_changes_only_the_trees_that_include_it() {
     let endpoints = format!("ClusterLoadAssignment default/{own}:80");
     // The shard that contains its host.
     let table = "RouteConfiguration 80#3.";
+    let before = routes_of_root(&world);
     costs(
         &mut world,
         vec![upsert(child(321, &service_name(7)))],
         &with(&[PROXY, HOST, PART]),
         &[&format!("-{cluster}"), &format!("-{endpoints}"), table],
     );
+    // The routes of other children are shared, so comparing them costs a pointer each.
+    let after = routes_of_root(&world);
+    assert_eq!(after.len(), CHILDREN);
+    let rebuilt = before
+        .iter()
+        .zip(&after)
+        .filter(|(a, b)| !Arc::ptr_eq(a, b));
+    assert_eq!(rebuilt.count(), 1);
     costs(
         &mut world,
         vec![upsert(child(321, &own))],

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use crate::emit::{Emit, Many, One};
 use crate::engine::Engine;
 use crate::handle::{Index, Key, Keys, Table, TableId, Value};
-use crate::index::IndexStore;
+use crate::index::{Difference, IndexStore};
 use crate::reader::Reader;
 use crate::stage::{AnyStage, Stage};
 use crate::table::{AnyTable, TableStore, typed_mut};
@@ -53,10 +53,27 @@ impl Builder {
         name: &'static str,
         keys: impl Fn(&K, &V) -> Vec<I> + Send + Sync + 'static,
     ) -> Index<K, V, I> {
-        self.check(table.id);
-        let store = typed_mut::<K, V>(&mut *self.tables[usize::from(table.id.table)]);
-        let part = store.add_index(IndexStore::new(name, Box::new(keys)));
-        Index::new(table, part)
+        self.add_index(table, IndexStore::new(name, Box::new(keys), None))
+    }
+
+    /// Declares the index keys of a table as a source, for rows with many index keys, of which a change affects few.
+    ///
+    /// Like [`index`](Self::index), but a changed row costs only the index keys in `difference`: those that only the old
+    /// value has, and those that only the new value has, each sorted and without duplicates. In return, stages can't
+    /// read the groups.
+    ///
+    /// # Panics
+    /// Like [`index`](Self::index). In debug builds, commits panic if `difference` and `keys` disagree.
+    pub fn index_keys<K: Key, V: Value, I: Key>(
+        &mut self,
+        table: Table<K, V>,
+        name: &'static str,
+        keys: impl Fn(&K, &V) -> Vec<I> + Send + Sync + 'static,
+        difference: impl Fn(&K, &V, &V) -> [Vec<I>; 2] + Send + Sync + 'static,
+    ) -> Keys<I> {
+        let difference = Some(Box::new(difference) as Difference<K, V, I>);
+        let store = IndexStore::new(name, Box::new(keys), difference);
+        self.add_index(table, store).into()
     }
 
     /// Declares a table with at most one row for each key of `source`, under the same key.
@@ -177,6 +194,16 @@ impl Builder {
         self.stages
             .push(Box::new(Stage::new(source, table.id.table, emit)));
         table
+    }
+
+    fn add_index<K: Key, V: Value, I: Key>(
+        &mut self,
+        table: Table<K, V>,
+        index: IndexStore<K, V, I>,
+    ) -> Index<K, V, I> {
+        self.check(table.id);
+        let store = typed_mut::<K, V>(&mut *self.tables[usize::from(table.id.table)]);
+        Index::new(table, store.add_index(index))
     }
 
     /// The table and part numbers of a union's sources.

@@ -14,6 +14,9 @@ use crate::table::{Rows, Touched};
 /// An index function: returns the index keys of a row.
 pub(crate) type Extract<K, V, I> = Box<dyn Fn(&K, &V) -> Vec<I> + Send + Sync>;
 
+/// Returns the index keys that a row loses and gains when its value changes, each sorted and without duplicates.
+pub(crate) type Difference<K, V, I> = Box<dyn Fn(&K, &V, &V) -> [Vec<I>; 2] + Send + Sync>;
+
 /// A group touched by the changes being applied to the table.
 struct Touch {
     size_before: usize,
@@ -24,6 +27,8 @@ pub(crate) struct IndexStore<K, V, I> {
     pub(crate) name: &'static str,
     pub(crate) groups: Slots<I, Members<K>>,
     extract: Extract<K, V, I>,
+    /// If present, the groups that a changed row stays in aren't touched.
+    difference: Option<Difference<K, V, I>>,
     touched: FxHashMap<u32, Touch>,
     memberships: usize,
 }
@@ -42,11 +47,16 @@ pub(crate) trait TableIndex<K, V>: Any + Send + Sync {
 }
 
 impl<K: Key, V: Value, I: Key> IndexStore<K, V, I> {
-    pub(crate) fn new(name: &'static str, extract: Extract<K, V, I>) -> Self {
+    pub(crate) fn new(
+        name: &'static str,
+        extract: Extract<K, V, I>,
+        difference: Option<Difference<K, V, I>>,
+    ) -> Self {
         IndexStore {
             name,
             groups: Slots::new(),
             extract,
+            difference,
             touched: FxHashMap::default(),
             memberships: 0,
         }
@@ -60,6 +70,18 @@ impl<K: Key, V: Value, I: Key> IndexStore<K, V, I> {
         keys.sort_unstable();
         keys.dedup();
         keys
+    }
+
+    /// What [`Difference`] must return.
+    fn keys_by_comparison(&self, key: &K, old: &V, new: &V) -> [Vec<I>; 2] {
+        let (old, new) = (self.keys_of(key, Some(old)), self.keys_of(key, Some(new)));
+        let only = |in_one: &[I], other: &[I]| {
+            let only = in_one
+                .iter()
+                .filter(|key| other.binary_search(key).is_err());
+            only.cloned().collect()
+        };
+        [only(&old, &new), only(&new, &old)]
     }
 
     fn touch(&mut self, group: u32) -> &mut Touch {
@@ -106,6 +128,20 @@ impl<K: Key, V: Value, I: Key> TableIndex<K, V> for IndexStore<K, V, I> {
 
     fn update(&mut self, row: u32, old: Option<&V>, new: Option<&V>, rows: &Rows<K, V>) {
         let key = Arc::clone(rows.key(row));
+        if let (Some(old), Some(new), Some(difference)) = (old, new, &self.difference) {
+            let [lost, gained] = difference(&key, old, new);
+            debug_assert_eq!(
+                [&lost, &gained],
+                self.keys_by_comparison(&key, old, new).each_ref(),
+                "index {:?}: the difference agrees with the keys",
+                self.name
+            );
+            lost.iter().for_each(|left| self.leave(left, row, rows));
+            gained
+                .iter()
+                .for_each(|joined| self.join(joined, row, rows));
+            return;
+        }
         let mut old = self.keys_of(&key, old).into_iter().peekable();
         let mut new = self.keys_of(&key, new).into_iter().peekable();
         // Both are sorted: merge them.

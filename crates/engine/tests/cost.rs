@@ -266,6 +266,38 @@ fn a_stage_on_an_index_does_not_run_for_unread_members() {
 }
 
 #[test]
+fn the_keys_of_a_changed_row_are_those_of_its_difference() {
+    let mut b = Builder::new();
+    let lists: Table<u32, Vec<u32>> = b.input("lists");
+    // The lists are sorted and differ only in the last number.
+    let items = b.index_keys(
+        lists,
+        "items",
+        |_, list| list.clone(),
+        |_, old, new| [old, new].map(|list| list.last().copied().into_iter().collect()),
+    );
+    let items = b.union_keys("all items", [items]);
+    let mut engine = b.build();
+    let mut set = |key: u32, list: Option<&[u32]>| {
+        let mut batch = Batch::new();
+        match list {
+            Some(list) => batch.upsert(lists, key, list.to_vec()),
+            None => batch.remove(lists, key),
+        }
+        let commit = engine.commit(batch);
+        let items = commit.changes(items).iter();
+        items
+            .map(|(item, change)| (*item, change.value().is_some()))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(set(1, Some(&[1, 2, 3])), [(1, true), (2, true), (3, true)]);
+    assert_eq!(set(1, Some(&[1, 2, 4])), [(3, false), (4, true)]);
+    assert_eq!(set(2, Some(&[4])), []);
+    assert_eq!(set(1, Some(&[1, 2, 5])), [(5, true)]);
+    assert_eq!(set(1, None), [(1, false), (2, false), (5, false)]);
+}
+
+#[test]
 fn an_equal_upsert_changes_nothing() {
     let mut world = World::new();
     let revision = world.engine.revision();

@@ -27,6 +27,7 @@ pub(crate) use auth::ContextFilter;
 pub(crate) use cookies::changes_cookies;
 pub(crate) use parts::{PartKey, may_have_parts, parts, tree};
 pub(crate) use policy::no_rate;
+pub(crate) use tree::Outline;
 pub(crate) use virtual_host::{
     reserved, scope, script, shard_tail, table_head, table_tail, unavailable, without_routes,
 };

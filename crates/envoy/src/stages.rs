@@ -143,12 +143,20 @@ fn hosts(b: &mut Builder, inputs: &Inputs, options: Options) -> Table<VirtualHos
     let with_parts = b.index(hosts, "hosts with parts", |key: &VirtualHostKey, host| {
         Vec::from_iter(route::may_have_parts(host).then(|| key.clone()))
     });
+    let outlines = b.derive("envoy.outlines", with_parts, move |reader, key| {
+        Some(route::Outline::of(&reader.get(hosts, key)?.routes))
+    });
+    let trees = b.derive("envoy.trees", outlines, move |reader, key| {
+        reader.get(outlines, key)?.tree()
+    });
     let parts = b.derive_many(
         "envoy.routes of parts",
-        with_parts,
+        trees,
         move |reader, key: &VirtualHostKey| {
-            let host = reader.get(hosts, key);
-            let parts = host.map(|host| route::parts(&host)).into_iter().flatten();
+            let (Some(host), Some(tree)) = (reader.get(hosts, key), reader.get(trees, key)) else {
+                return Vec::new();
+            };
+            let parts = route::parts(&host, &tree).into_iter();
             let parts = parts.map(|(text, part)| ((key.clone(), text), part));
             parts.collect()
         },

@@ -75,13 +75,18 @@ impl VirtualHost {
     /// The clusters that it uses: for requests, mirrors, checks and fetching JWKS.
     pub fn clusters(&self) -> impl Iterator<Item = &ClusterKey> {
         let of_routes = self.routes.iter().flat_map(|route| route.clusters());
+        of_routes.chain(self.clusters_of_checks())
+    }
+
+    /// The clusters that it uses apart from its routes: for checks and fetching JWKS.
+    pub fn clusters_of_checks(&self) -> impl Iterator<Item = &ClusterKey> {
         let of_checks = self.auth.iter().map(|auth| &auth.cluster);
         let providers = self.jwt.iter().flat_map(|providers| providers.iter());
         let of_keys = providers.filter_map(|provider| match &provider.keys {
             JwtKeys::Remote(remote) => Some(&remote.cluster),
             JwtKeys::Inline(_) => None,
         });
-        of_routes.chain(of_checks).chain(of_keys)
+        of_checks.chain(of_keys)
     }
 }
 

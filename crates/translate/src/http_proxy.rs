@@ -224,6 +224,9 @@ pub(crate) fn stages(b: &mut Builder, inputs: &Inputs, read: Read, sources: Sour
             Some(rules::of_included(&fragment.routes, visits, &host, https))
         },
     );
+    let placed_by_root = b.index(placed, "http_proxy routes by root", |(_, root), _| {
+        vec![root.clone()]
+    });
     let points = b.derive(
         "http_proxy points",
         hosts,
@@ -255,7 +258,14 @@ pub(crate) fn stages(b: &mut Builder, inputs: &Inputs, read: Read, sources: Sour
             let (root, host) = (reader.get(roots, key)?, reader.get(hosts, key)?);
             let https = reader.get(settings, &())?.ingress.ports.https;
             let root = (key, &*root);
-            Some(rules::rules(reader, placed, &tree, root, &host, https))
+            Some(rules::rules(
+                reader,
+                placed_by_root,
+                &tree,
+                root,
+                &host,
+                https,
+            ))
         }),
         attachments: b.derive(
             "http_proxy attachments",
@@ -334,9 +344,9 @@ pub(crate) fn stages(b: &mut Builder, inputs: &Inputs, read: Read, sources: Sour
 /// Groups the visits and the findings of a tree by HTTPProxy.
 fn inclusions(tree: &Tree, root: &ObjectKey) -> Vec<(Inclusion, Included)> {
     let mut included: BTreeMap<&ObjectKey, Included> = BTreeMap::new();
-    for (key, conditions) in &tree.visits {
-        let entry = included.entry(key).or_default();
-        entry.visits.push(Arc::clone(conditions));
+    for visit in &tree.visits {
+        let entry = included.entry(&visit.proxy).or_default();
+        entry.visits.push(Arc::clone(&visit.conditions));
     }
     for key in &tree.tcp_visits {
         included.entry(key).or_default();

@@ -21,7 +21,8 @@ use sesame_model::{
 };
 
 use self::reach::{
-    certificates_of, clusters_of, listener_clusters_of, trust_bundles_of, valid_certificates,
+    certificates_of, changed_clusters_of, clusters_of, listener_clusters_of, trust_bundles_of,
+    valid_certificates,
 };
 use crate::configuration;
 use crate::gateway_api::route::{self, RouteKind, attach, backends};
@@ -415,11 +416,16 @@ pub fn stages(b: &mut Builder) -> Pipeline {
         },
     );
 
-    let hosts_by_cluster = b.index(virtual_hosts, "virtual hosts by cluster", clusters_of);
+    let hosts_by_cluster = b.index_keys(
+        virtual_hosts,
+        "virtual hosts by cluster",
+        clusters_of,
+        changed_clusters_of,
+    );
     let listeners_by_cluster = b.index(listeners, "listeners by cluster", listener_clusters_of);
     let fleet_clusters = b.union_keys(
         "fleet's clusters",
-        [hosts_by_cluster.into(), listeners_by_cluster.into()],
+        [hosts_by_cluster, listeners_by_cluster.into()],
     );
     let destinations_by_cluster = b.index(
         destinations,

@@ -37,22 +37,23 @@ pub(crate) fn may_have_parts(host: &VirtualHost) -> bool {
     host.routes.len() >= MANY
 }
 
-/// A host's parts, sorted by text; none if the host's routes stay a list.
-pub(crate) fn parts(host: &VirtualHost) -> Vec<(Arc<str>, Part)> {
-    let Some(tree) = Tree::new(&host.routes) else {
-        return Vec::new();
-    };
+/// A host's parts, sorted by text, if its routes form this tree.
+pub(crate) fn parts(host: &VirtualHost, tree: &Tree) -> Vec<(Arc<str>, Part)> {
     let frame = Frame::of(host);
-    let lists = [("", tree.rest)].into_iter().chain(tree.keys);
-    let part = |(text, places): (&str, Vec<usize>)| {
+    let rest = (Arc::from(""), &tree.rest);
+    let keys = tree
+        .keys
+        .iter()
+        .map(|(text, places)| (Arc::clone(text), places));
+    let part = |(text, places): (Arc<str>, &Vec<usize>)| {
         let routes = places.iter().map(|place| Arc::clone(&host.routes[*place]));
         let part = Part {
             frame: frame.clone(),
             routes: routes.collect(),
         };
-        (text.into(), part)
+        (text, part)
     };
-    lists.map(part).collect()
+    [rest].into_iter().chain(keys).map(part).collect()
 }
 
 impl Part {
@@ -144,11 +145,12 @@ mod tests {
             host.routes.extend(paths.map(|path| Arc::new(route(path, Action::Respond(200)))));
             let whole = virtual_host(&key, &host, &mut |port| port);
             prop_assert!(whole.matcher.is_some());
-            let encoded: Vec<Vec<u8>> = parts(&host)
+            let tree = Tree::new(&host.routes).unwrap();
+            let encoded: Vec<Vec<u8>> = parts(&host, &tree)
                 .into_iter()
                 .map(|(text, part)| part.encode(&(key.clone(), text), &mut |port| port))
                 .collect();
-            let joined = wire::host_of_parts(crate::route::without_routes(&key, &host), &tree(), &encoded);
+            let joined = wire::host_of_parts(crate::route::without_routes(&key, &host), &super::tree(), &encoded);
             prop_assert_eq!(joined, wire::virtual_host(whole));
         }
     }

@@ -27,11 +27,38 @@ const SHARED: usize = 16;
 
 /// Routes by key, as indexes into the list.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Tree<'a> {
+pub(crate) struct Tree {
     /// No key is empty.
-    pub(super) keys: BTreeMap<&'a str, Vec<usize>>,
+    pub(super) keys: BTreeMap<Arc<str>, Vec<usize>>,
     /// Routes for paths that match no key.
     pub(super) rest: Vec<usize>,
+}
+
+/// What a tree depends on: equal if all routes have the same paths and sizes. It has the routes instead of copies of their
+/// paths, since most routes of two versions are the same allocation.
+#[derive(Debug)]
+pub(crate) struct Outline(Vec<Arc<Route>>);
+
+impl Outline {
+    /// The outline of routes in matching order.
+    pub(crate) fn of(routes: &[Arc<Route>]) -> Self {
+        Self(routes.to_vec())
+    }
+
+    /// The tree; `None` if a list is at least as good.
+    pub(crate) fn tree(&self) -> Option<Tree> {
+        Tree::new(&self.0)
+    }
+}
+
+impl PartialEq for Outline {
+    fn eq(&self, other: &Self) -> bool {
+        let same = |a: &Arc<Route>, b: &Arc<Route>| {
+            Arc::ptr_eq(a, b) || (a.matches.path == b.matches.path && size(a) == size(b))
+        };
+        let (a, b) = (&self.0, &other.0);
+        a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(a, b))
+    }
 }
 
 /// The routes that name the same path.
@@ -45,9 +72,9 @@ struct Named {
     text: Vec<usize>,
 }
 
-impl<'a> Tree<'a> {
+impl Tree {
     /// `None` if a list is at least as good.
-    pub(super) fn new(routes: &'a [Arc<Route>]) -> Option<Self> {
+    pub(super) fn new(routes: &[Arc<Route>]) -> Option<Self> {
         match routes.len() {
             ..MANY => None,
             _ => {
@@ -59,7 +86,7 @@ impl<'a> Tree<'a> {
 
     /// `None` if there are no keys (Envoy rejects an empty map), if a path can't be a key, or if the keys would hold
     /// routes of more than `left` in total.
-    fn within(routes: &'a [Arc<Route>], shared: usize, mut left: usize) -> Option<Self> {
+    fn within(routes: &[Arc<Route>], shared: usize, mut left: usize) -> Option<Self> {
         let mut named: BTreeMap<&str, Named> = BTreeMap::new();
         let mut any = Vec::new();
         for (place, route) in routes.iter().enumerate() {
@@ -106,6 +133,10 @@ impl<'a> Tree<'a> {
         }
         rest.extend(any);
         rest.sort_unstable();
+        let keys: BTreeMap<_, _> = keys
+            .into_iter()
+            .map(|(key, places)| (key.into(), places))
+            .collect();
         (!keys.is_empty()).then_some(Self { keys, rest })
     }
 }
@@ -211,7 +242,7 @@ fn above(path: &str) -> impl Iterator<Item = &str> {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use sesame_model::Action;
+    use sesame_model::{Action, DirectResponse};
 
     use super::*;
     use crate::testing::route;
@@ -256,11 +287,11 @@ mod tests {
     }
 
     /// Envoy's lookup.
-    fn found<'a>(tree: &'a Tree<'_>, request: &str) -> &'a [usize] {
+    fn found<'a>(tree: &'a Tree, request: &str) -> &'a [usize] {
         let keys = tree
             .keys
             .iter()
-            .filter(|(key, _)| request.starts_with(**key));
+            .filter(|(key, _)| request.starts_with(&***key));
         let longest = keys.max_by_key(|(key, _)| key.len());
         longest.map_or(&tree.rest, |(_, places)| places)
     }
@@ -358,7 +389,7 @@ mod tests {
                     let path = |place: &usize| format!("{:?}", routes[*place].matches.path);
                     places.iter().map(path).collect()
                 };
-                let keys = tree.keys.iter().map(|(key, places)| ((*key).to_owned(), named(places)));
+                let keys = tree.keys.iter().map(|(key, places)| (key.clone(), named(places)));
                 keys.collect::<BTreeMap<_, _>>()
             };
             let before = keys(&mut paths.iter());
@@ -366,6 +397,22 @@ mod tests {
             let changed = after.iter().filter(|(key, list)| before.get(*key) != Some(list)).count();
             prop_assert!(changed <= 8, "{changed} of {}", after.len());
         }
+    }
+
+    #[test]
+    fn an_outline_changes_only_with_a_path_or_a_size() {
+        let of = |path, action| Outline::of(&[Arc::new(route(path, action))]);
+        let outline = of(prefix("/a"), Action::Respond(200));
+        assert_eq!(outline, of(prefix("/a"), Action::Respond(404)));
+        assert_ne!(outline, of(exact("/a"), Action::Respond(200)));
+        let large = DirectResponse {
+            status: 200,
+            body: "a".repeat(UNIT),
+        };
+        assert_ne!(
+            outline,
+            of(prefix("/a"), Action::RespondWith(Box::new(large)))
+        );
     }
 
     #[test]

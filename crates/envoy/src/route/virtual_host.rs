@@ -15,6 +15,7 @@ use sesame_model::{
 use super::headers::{changes, in_order};
 use super::matching::{differs, exact, matches_regex, matching, present};
 use super::redirect::{Origin, redirect};
+use super::tree::Tree;
 use super::{auth, cookies, cors, forward, global_rate, jwt, parts, policy, session};
 use crate::{hcm, names, shard};
 
@@ -26,7 +27,11 @@ pub fn virtual_host(
     visible_port: &mut dyn FnMut(u16) -> u16,
 ) -> pb::VirtualHost {
     let mut out = without_routes(key, host);
-    let parts = parts::parts(host).into_iter();
+    let tree = Tree::new(&host.routes);
+    let parts = tree
+        .map(|tree| parts::parts(host, &tree))
+        .into_iter()
+        .flatten();
     let parts = parts.map(|(text, part)| (text, part.on_match(key, visible_port)));
     out.matcher = parts::matcher(parts.collect());
     if out.matcher.is_none() {

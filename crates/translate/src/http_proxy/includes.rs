@@ -124,7 +124,7 @@ fn field(index: usize) -> String {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Tree {
     /// The visited HTTPProxies in order, starting with the root; a child may occur several times.
-    pub(super) visits: Vec<(ObjectKey, Arc<Conditions>)>,
+    pub(super) visits: Vec<Visit>,
     /// The conditions of inclusions that can't be followed.
     pub(super) dead_ends: Vec<Arc<Conditions>>,
     /// Findings about inclusions, by the HTTPProxy that contains the inclusions.
@@ -134,6 +134,41 @@ pub(super) struct Tree {
     pub(super) tcp: Option<Option<ObjectKey>>,
     /// The HTTPProxies whose `tcpproxy` is included.
     pub(super) tcp_visits: Vec<ObjectKey>,
+}
+
+/// A visit of an HTTPProxy.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Visit {
+    /// The HTTPProxy.
+    pub(super) proxy: ObjectKey,
+    /// The conditions of the enclosing inclusions.
+    pub(super) conditions: Arc<Conditions>,
+    /// The place of the HTTPProxy among all in the tree, sorted.
+    pub(super) member: usize,
+    /// The number of earlier visits of the HTTPProxy.
+    pub(super) number: usize,
+}
+
+impl Tree {
+    /// The HTTPProxies in the tree, sorted.
+    fn members(&self) -> BTreeSet<&ObjectKey> {
+        let visited = self.visits.iter().map(|visit| &visit.proxy);
+        let reported = self.findings.keys();
+        visited.chain(&self.tcp_visits).chain(reported).collect()
+    }
+
+    /// Sets the members and numbers of all visits.
+    fn number(&mut self) {
+        let members = self.members().into_iter().cloned().enumerate();
+        let mut members: BTreeMap<ObjectKey, (usize, usize)> =
+            members.map(|(member, key)| (key, (member, 0))).collect();
+        for visit in &mut self.visits {
+            if let Some((member, visits)) = members.get_mut(&visit.proxy) {
+                (visit.member, visit.number) = (*member, *visits);
+                *visits += 1;
+            }
+        }
+    }
 }
 
 /// Walks the tree of a root. If the tree exceeds the limits, each of the root's inclusions gets a share of them, so
@@ -160,6 +195,7 @@ pub(super) fn tree(
         walk.start(root);
     }
     walk.connections(root);
+    walk.tree.number();
     walk.tree
 }
 
@@ -192,8 +228,12 @@ impl Walk<'_, '_> {
     /// Visits an HTTPProxy and, recursively, the HTTPProxies that it includes. The depth is bounded.
     fn visit(&mut self, key: &ObjectKey, links: &Links, conditions: Conditions) {
         let conditions = Arc::new(conditions);
-        let visit = (key.clone(), Arc::clone(&conditions));
-        self.tree.visits.push(visit);
+        self.tree.visits.push(Visit {
+            proxy: key.clone(),
+            conditions: Arc::clone(&conditions),
+            member: 0,
+            number: 0,
+        });
         self.path.push(key.clone());
         let divided = self.shared && self.path.len() == 1;
         for (position, link) in links.includes.iter().enumerate() {

@@ -2,11 +2,10 @@
 //!
 //! The routes of each HTTPProxy in the tree are a row of their own, so a changed child doesn't rebuild the others' routes.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use sesame_api::ObjectKey;
-use sesame_engine::{Reader, Table};
+use sesame_engine::{Index, Reader};
 use sesame_model::{
     Action, GlobalRate, HeaderMatch, Rate, Redirect, RedirectPort, Route, RouteMatch, RoutePolicy,
     SourceFilter,
@@ -18,7 +17,7 @@ use super::conditions::{Conditions, Misfit};
 use super::findings::{About, Finding, Findings};
 use super::global_rate::Limits;
 use super::host::{Host, Root};
-use super::includes::Tree;
+use super::includes::{Tree, Visit};
 use super::jwt::Required;
 use super::rewrite::Variant;
 use super::route::{self, OwnRoute, Plan, UNAVAILABLE};
@@ -74,26 +73,22 @@ pub(super) fn of_included(
     visits.collect()
 }
 
-/// The rules of a root: the routes of the HTTPProxies in its tree, in order.
+/// The rules of a root: the routes of the HTTPProxies in its tree, in order. `by_root` has the routes of each HTTPProxy.
 pub(super) fn rules(
     reader: &mut Reader<'_>,
-    included: Table<Inclusion, Vec<Placed>>,
+    by_root: Index<Inclusion, Vec<Placed>, ObjectKey>,
     tree: &Tree,
     (key, root): (&ObjectKey, &Root),
     host: &Host,
     https: u16,
 ) -> RouteRules {
-    let mut visited: BTreeMap<&ObjectKey, usize> = BTreeMap::new();
-    let (mut matches, mut last) = (Vec::new(), Vec::new());
-    for (proxy, _) in &tree.visits {
-        let visit = visited.entry(proxy).or_default();
-        if let Some(row) = reader.get(included, &(proxy.clone(), key.clone()))
-            && let Some(placed) = row.get(*visit)
-        {
-            matches.extend_from_slice(&placed.matches);
-            last.extend_from_slice(&placed.last);
-        }
-        *visit += 1;
+    let included = reader.by(by_root, key);
+    let (mut matches, mut last) = (Vec::with_capacity(tree.visits.len()), Vec::new());
+    for Visit { member, number, .. } in &tree.visits {
+        let (_, placed) = &included[*member];
+        let placed = &placed[*number];
+        matches.extend_from_slice(&placed.matches);
+        last.extend_from_slice(&placed.last);
     }
     let mut out = Rules::new(host, https);
     for conditions in &tree.dead_ends {
@@ -344,7 +339,7 @@ impl<'a> Rules<'a> {
         list.push(RankedMatch {
             rank,
             order: (0, 0),
-            routes: Box::new([Arc::new(Route {
+            routes: Arc::new([Arc::new(Route {
                 matches: requests,
                 cors: self.host.cors.clone(),
                 ..route

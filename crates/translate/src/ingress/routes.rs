@@ -244,7 +244,7 @@ fn entry(
     RankedMatch {
         rank,
         order,
-        routes: Box::new([Arc::new(route(requests, action, defaults))]),
+        routes: Arc::new([Arc::new(route(requests, action, defaults))]),
         without_tls,
         scans: Box::default(),
     }

@@ -1,6 +1,7 @@
 //! The clusters, certificates and trust bundles that each fleet may get: those that its hosts and listeners refer to.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use sesame_engine::{Builder, Table};
 use sesame_model::{
@@ -17,6 +18,32 @@ pub(super) fn clusters_of(key: &VirtualHostKey, host: &VirtualHost) -> Vec<(Flee
         .into_iter()
         .map(|cluster| (key.table.fleet.clone(), cluster.clone()))
         .collect()
+}
+
+/// The clusters that only the old version of a host refers to, and those that only the new one does. Routes at the
+/// start and at the end of the list that both versions share aren't looked at.
+pub(super) fn changed_clusters_of(
+    key: &VirtualHostKey,
+    old: &VirtualHost,
+    new: &VirtualHost,
+) -> [Vec<(FleetId, ClusterKey)>; 2] {
+    let pairs = old.routes.iter().zip(&new.routes);
+    let start = pairs.take_while(|(old, new)| Arc::ptr_eq(old, new)).count();
+    let pairs = old.routes[start..].iter().rev();
+    let pairs = pairs.zip(new.routes[start..].iter().rev());
+    let end = pairs.take_while(|(old, new)| Arc::ptr_eq(old, new)).count();
+    let only = |host: &VirtualHost, other: &VirtualHost| {
+        let changed = host.routes[start..host.routes.len() - end].iter();
+        let changed = changed.flat_map(|route| route.clusters());
+        let mut only: BTreeSet<_> = changed.chain(host.clusters_of_checks()).collect();
+        for cluster in other.clusters() {
+            only.remove(cluster);
+        }
+        let only = only.into_iter();
+        only.map(|cluster| (key.table.fleet.clone(), cluster.clone()))
+            .collect()
+    };
+    [only(old, new), only(new, old)]
 }
 
 /// The clusters that a listener forwards connections to, and the one that gets its spans.

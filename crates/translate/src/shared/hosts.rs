@@ -67,7 +67,7 @@ impl RouteRules {
             matches: vec![RankedMatch {
                 rank: MatchRank::of_default(),
                 order: (0, 0),
-                routes: Box::new([Arc::new(Route::respond_to_all(status))]),
+                routes: Arc::new([Arc::new(Route::respond_to_all(status))]),
                 without_tls: None,
                 scans: Box::default(),
             }],
@@ -88,8 +88,9 @@ pub struct RankedMatch {
     pub rank: MatchRank,
     /// The index of the rule, and of the match within the rule.
     pub order: (usize, usize),
-    /// Usually one; several if requests are split before they are modified.
-    pub routes: Box<[Arc<Route>]>,
+    /// Usually one; several if requests are split before they are modified. Shared, since rules copy their matches from
+    /// other rows.
+    pub routes: Arc<[Arc<Route>]>,
     /// Replaces the routes on listeners without TLS, usually with a redirect to HTTPS.
     pub without_tls: Option<Arc<Route>>,
     /// The regular expressions of the match, in its order.
@@ -522,6 +523,10 @@ pub(crate) fn in_order(objects: &[HostObject]) -> Vec<(&HostObject, &RankedMatch
         })
         .collect();
     entries.sort_by(|(a_object, a), (b_object, b)| {
+        // Usually so: a host with many matches belongs to few objects.
+        if std::ptr::eq(*a_object, *b_object) {
+            return a.rank.cmp(&b.rank).then_with(|| a.order.cmp(&b.order));
+        }
         hostname::by_specificity(&a_object.original, &b_object.original)
             .then_with(|| a.rank.cmp(&b.rank))
             .then_with(|| a_object.rules.seniority.cmp(&b_object.rules.seniority))

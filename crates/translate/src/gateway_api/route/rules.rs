@@ -179,7 +179,7 @@ impl Plan {
         }
     }
 
-    fn routes(&self, found: &RouteMatch) -> Box<[Arc<Route>]> {
+    fn routes(&self, found: &RouteMatch) -> Arc<[Arc<Route>]> {
         self.actions
             .iter()
             .map(|(share, action)| {
