@@ -20,10 +20,7 @@ use sesame_model::{
     RouteTable, RouteTableKey, TrustBundle, TrustBundleKey, VirtualHost, VirtualHostKey,
 };
 
-use self::reach::{
-    certificates_of, changed_clusters_of, clusters_of, listener_clusters_of, trust_bundles_of,
-    valid_certificates,
-};
+use self::reach::{certificates_of, listener_clusters_of, trust_bundles_of, valid_certificates};
 use crate::configuration;
 use crate::gateway_api::route::{self, RouteKind, attach, backends};
 use crate::gateway_api::{
@@ -416,12 +413,7 @@ pub fn stages(b: &mut Builder) -> Pipeline {
         },
     );
 
-    let hosts_by_cluster = b.index_keys(
-        virtual_hosts,
-        "virtual hosts by cluster",
-        clusters_of,
-        changed_clusters_of,
-    );
+    let hosts_by_cluster = reach::hosts_by_cluster(b, virtual_hosts);
     let listeners_by_cluster = b.index(listeners, "listeners by cluster", listener_clusters_of);
     let fleet_clusters = b.union_keys(
         "fleet's clusters",

@@ -53,7 +53,7 @@ const END: Duration = Duration::from_secs(120);
 /// Runs the test.
 pub(super) fn ingress(scene: &Scene) -> Result<String> {
     shop::open(scene)?;
-    let before = scene.everything()?;
+    let before = scene.settled()?;
     scene.apply(&[secret(SECRET)?, docs(), passthrough(), extension()])?;
     let example = cargo::root().join("deploy/example-httpproxy.yaml");
     install::apply(&scene.cluster, &example)?;

@@ -99,7 +99,7 @@ pub(super) fn clean(scene: &Scene) -> Result<BTreeSet<String>> {
     scene.kubectl(&["delete", "gateways", "--all", "--all-namespaces"])?;
     shop::close(scene)?;
     remove_manifests(scene)?;
-    scene.everything()
+    scene.settled()
 }
 
 fn remove_manifests(scene: &Scene) -> Result<()> {

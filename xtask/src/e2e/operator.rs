@@ -37,7 +37,7 @@ const DONE: Duration = Duration::from_secs(180);
 /// Runs the test.
 pub(super) fn operator(scene: &Scene) -> Result<String> {
     shop::close(scene)?;
-    let before = scene.everything()?;
+    let before = scene.settled()?;
     shop::open(scene)?;
     scene.apply(&deploy::rendered(&VALUES)?)?;
     scene.kubectl(&[

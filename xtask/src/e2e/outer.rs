@@ -35,7 +35,7 @@ const KINDS: &str = "gateways,tcproutes,udproutes";
 /// Runs the test.
 pub(super) fn outer(scene: &Scene) -> Result<String> {
     shop::close(scene)?;
-    let before = scene.everything()?;
+    let before = scene.settled()?;
     shop::open(scene)?;
     scene.apply(&deploy::rendered(&["envoy.publishThroughGateways=true"])?)?;
     let second = second()?;

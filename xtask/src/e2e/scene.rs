@@ -7,7 +7,7 @@ use std::fs;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
@@ -18,6 +18,9 @@ use sesame_tools::cluster::Cluster;
 
 /// Time between two attempts.
 const PAUSE: Duration = Duration::from_millis(100);
+
+/// Time limit for the end of all objects that are being deleted.
+const SETTLED: Duration = Duration::from_secs(120);
 
 /// Kinds whose objects Kubernetes creates and deletes on its own.
 const VOLATILE: [&str; 2] = ["events", "leases"];
@@ -78,15 +81,36 @@ impl Scene {
 
     /// All objects in the cluster as `Kind namespace/name`, except [`VOLATILE`] kinds.
     pub(super) fn everything(&self) -> Result<BTreeSet<String>> {
+        let objects = self.with_deletions()?.into_iter();
+        Ok(objects.map(|(name, _)| name).collect())
+    }
+
+    /// The same, once no object is being deleted: pods end later than their Deployment.
+    pub(super) fn settled(&self) -> Result<BTreeSet<String>> {
+        let look = || {
+            let objects = self.with_deletions()?;
+            let ending = objects.iter().find(|(_, deleted)| *deleted);
+            ensure!(ending.is_none(), "being deleted: {ending:?}");
+            Ok(objects.into_iter().map(|(name, _)| name).collect())
+        };
+        until("no object is being deleted", SETTLED, look).map(|(objects, _)| objects)
+    }
+
+    /// All objects, and whether each is being deleted.
+    fn with_deletions(&self) -> Result<Vec<(String, bool)>> {
         let kinds = self.kubectl(&["api-resources", "--verbs=list", "-o", "name"])?;
         let restless = |kind: &&str| {
             let plural = kind.split('.').next().unwrap_or_default();
             !VOLATILE.contains(&plural)
         };
         let kinds: Vec<&str> = kinds.lines().filter(restless).collect();
-        let line = "jsonpath={range .items[*]}{.kind} {.metadata.namespace}/{.metadata.name}{\"\\n\"}{end}";
+        let line = "jsonpath={range .items[*]}{.kind} {.metadata.namespace}/{.metadata.name}{\"\\t\"}\
+                    {.metadata.deletionTimestamp}{\"\\n\"}{end}";
         let all = self.kubectl(&["get", &kinds.join(","), "-A", "-o", line])?;
-        Ok(all.lines().map(str::to_owned).collect())
+        let lines = all.lines().filter_map(|line| line.split_once('\t'));
+        Ok(lines
+            .map(|(name, deleted)| (name.to_owned(), !deleted.is_empty()))
+            .collect())
     }
 
     /// Kills a pod's program.

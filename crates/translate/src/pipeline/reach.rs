@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use sesame_engine::{Builder, Table};
+use sesame_engine::{Builder, Keys, Table};
 use sesame_model::{
     Certificate, CertificateKey, ChainTarget, ClusterKey, FleetId, Listener, ListenerKey,
     Termination, TlsMode, TrustBundleKey, VirtualHost, VirtualHostKey,
@@ -12,7 +12,7 @@ use sesame_model::{
 use crate::shared::certificates::CertificateState;
 
 /// The clusters that a host refers to.
-pub(super) fn clusters_of(key: &VirtualHostKey, host: &VirtualHost) -> Vec<(FleetId, ClusterKey)> {
+fn clusters_of(key: &VirtualHostKey, host: &VirtualHost) -> Vec<(FleetId, ClusterKey)> {
     let clusters: BTreeSet<_> = host.clusters().collect();
     clusters
         .into_iter()
@@ -20,9 +20,22 @@ pub(super) fn clusters_of(key: &VirtualHostKey, host: &VirtualHost) -> Vec<(Flee
         .collect()
 }
 
+/// Declares the clusters of hosts. Most changes of a host affect few of its clusters.
+pub(super) fn hosts_by_cluster(
+    b: &mut Builder,
+    hosts: Table<VirtualHostKey, VirtualHost>,
+) -> Keys<(FleetId, ClusterKey)> {
+    b.index_keys(
+        hosts,
+        "virtual hosts by cluster",
+        clusters_of,
+        changed_clusters_of,
+    )
+}
+
 /// The clusters that only the old version of a host refers to, and those that only the new one does. Routes at the
 /// start and at the end of the list that both versions share aren't looked at.
-pub(super) fn changed_clusters_of(
+fn changed_clusters_of(
     key: &VirtualHostKey,
     old: &VirtualHost,
     new: &VirtualHost,
