@@ -87,11 +87,12 @@ fn apply(scene: &Scene, sections: Value) -> Result<()> {
     scene.apply(&[object(&spec)])
 }
 
-/// The usual sections.
+/// The usual sections. None is empty, since an API server sets a section to null if a server-side apply removes all its
+/// fields.
 fn usual() -> Value {
     json!({
         "gateway": { "controllerName": "projectsesame.io/gateway-controller" },
-        "envoy": {},
+        "envoy": { "managed": true },
     })
 }
 

@@ -291,10 +291,10 @@ pub(super) fn rolled_out(
     old: &[String],
 ) -> Result<Duration> {
     let look = || {
-        let workload = one_made_for(scene, gateway, "deployments")?;
+        let workload = one_made_for(scene, gateway, "deployments,daemonsets")?;
         ensure!(
             workload["status"]["observedGeneration"] == workload["metadata"]["generation"],
-            "the Deployment hasn't been observed yet"
+            "the workload hasn't been observed yet"
         );
         let pods = made_for(scene, gateway, "pods")?;
         let ready = pods.iter().filter(|pod| is_ready(pod)).count();
