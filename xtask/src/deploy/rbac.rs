@@ -74,6 +74,16 @@ pub(crate) fn compare_rendered(objects: &[Value], audit: &[PathBuf]) -> Result<V
     of_account(objects, &granted(objects), audit)
 }
 
+/// Like [`compare_rendered`], but a permission also counts as used if Sesame used its verb for other objects of the resource.
+pub(crate) fn compare_verbs(objects: &[Value], audit: &[PathBuf]) -> Result<Verdict> {
+    let verbs = granted(objects).into_iter().map(|right| Right {
+        place: Place::Everywhere,
+        name: None,
+        ..right
+    });
+    of_account(objects, &verbs.collect(), audit)
+}
+
 /// Compares the permissions of the operator's instances, which are in other namespaces, with audit logs.
 pub(crate) fn compare_instances(operator: &[Value], audit: &[PathBuf]) -> Result<Verdict> {
     let own = format!("{SERVICE_ACCOUNT}{NAMESPACE}:");
