@@ -207,11 +207,6 @@ fn rights(scene: &Scene, all: bool) -> Result<String> {
     let managed = deploy::rbac::compare_rendered(&managed, &audit)?;
     ensure!(managed.suffices(), "managed: {managed}");
     let operator = deploy::rendered(&["mode=operator"])?;
-    let instances = deploy::rbac::compare_instances(&operator, &audit)?;
-    ensure!(
-        instances.suffices(),
-        "instances of the operator: {instances}"
-    );
     let operator = deploy::rbac::compare_rendered(&operator, &audit)?;
     ensure!(operator.suffices(), "operator: {operator}");
     // The account is that of the managed flavour, so the workflows check that these permissions suffice. The verbs for its

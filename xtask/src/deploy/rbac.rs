@@ -25,9 +25,6 @@ const ACCOUNTS: [&str; 2] = ["sesame", "sesame-operator"];
 /// The prefix of a service account's user name.
 const SERVICE_ACCOUNT: &str = "system:serviceaccount:";
 
-/// The prefix of the ClusterRoles for the operator's instances.
-const INSTANCE_ROLES: &str = "sesame-instance-";
-
 /// Options of `cargo xtask deploy rbac`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -82,25 +79,6 @@ pub(crate) fn compare_verbs(objects: &[Value], audit: &[PathBuf]) -> Result<Verd
         ..right
     });
     of_account(objects, &verbs.collect(), audit)
-}
-
-/// Compares the permissions of the operator's instances, which are in other namespaces, with audit logs.
-pub(crate) fn compare_instances(operator: &[Value], audit: &[PathBuf]) -> Result<Verdict> {
-    let own = format!("{SERVICE_ACCOUNT}{NAMESPACE}:");
-    let requests = audit::requests(audit, |user| {
-        user.strip_prefix(SERVICE_ACCOUNT)
-            .is_some_and(|name| name.ends_with(":sesame"))
-            && !user.starts_with(&own)
-    })?;
-    let granted = roles(operator)
-        .iter()
-        .filter(|role| {
-            let name = role.object["metadata"]["name"].as_str();
-            name.is_some_and(|name| name.starts_with(INSTANCE_ROLES))
-        })
-        .flat_map(|role| role.rights(&Place::Everywhere))
-        .collect();
-    Ok(verdict::of(&granted, &requests))
 }
 
 fn of_account(objects: &[Value], granted: &BTreeSet<Right>, audit: &[PathBuf]) -> Result<Verdict> {

@@ -143,14 +143,14 @@ pub(super) fn has_expected_name(metadata: &ObjectMeta, namespace: &str, name: &s
         .labels
         .as_ref()
         .and_then(|all| all.get(INSTANCE_LABEL));
+    let is_sesames = sesame_namespace.is_some_and(|sesame_namespace| sesame_namespace == namespace);
     let namespace_matches = match &fleet {
+        // All fleets may be in Sesame's namespace.
         FleetId::Gateway {
             namespace: expected,
             ..
-        } => **expected == *namespace,
-        FleetId::Default => {
-            sesame_namespace.is_some_and(|sesame_namespace| sesame_namespace == namespace)
-        }
+        } => **expected == *namespace || is_sesames,
+        FleetId::Default => is_sesames,
         FleetId::Unmanaged => false,
     };
     namespace_matches && names::certificate_secret(&fleet) == name
