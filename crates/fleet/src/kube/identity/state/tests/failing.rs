@@ -83,7 +83,10 @@ fn orphans_are_deleted_once_all_fleets_are_known_and_copies_are_kept() {
     let (kept, orphan) = (secret_name("a"), secret_name("b"));
     let copy = ("elsewhere".to_owned(), "copy".to_owned());
     let copied = cluster.secrets[&orphan].clone();
-    cluster.insert(&copy, copied);
+    cluster.insert(&copy, copied.clone());
+    // All fleets were in Sesame's namespace.
+    let central = own_secret(&orphan.1);
+    cluster.insert(&central, copied);
     let mut next = cluster.leader(&["a"]);
     cluster.reconcile(&mut next, at(1));
     assert!(
@@ -93,6 +96,7 @@ fn orphans_are_deleted_once_all_fleets_are_known_and_copies_are_kept() {
     next.mark_complete();
     cluster.reconcile(&mut next, at(2));
     assert!(!cluster.secrets.contains_key(&orphan));
+    assert!(!cluster.secrets.contains_key(&central));
     assert!(cluster.secrets.contains_key(&copy));
     assert!(cluster.secrets.contains_key(&kept));
 }
