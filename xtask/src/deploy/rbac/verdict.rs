@@ -50,6 +50,12 @@ impl Verdict {
         self.refused.is_empty() && self.foreign.is_empty()
     }
 
+    /// The number of used permissions, as text.
+    pub(crate) fn usage(&self) -> String {
+        let used = self.rights - self.unused.len();
+        format!("{used} of {} permissions were used", self.rights)
+    }
+
     /// Whether all permissions were used.
     pub(crate) fn is_used(&self) -> bool {
         self.unused.is_empty()
@@ -72,8 +78,7 @@ impl fmt::Display for Verdict {
         for request in &self.foreign {
             writeln!(f, "allowed by other roles:  {request}")?;
         }
-        let used = self.rights - self.unused.len();
-        write!(f, "{used} of {} permissions were used", self.rights)
+        f.write_str(&self.usage())
     }
 }
 
