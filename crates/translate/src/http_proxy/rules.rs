@@ -82,6 +82,7 @@ pub(super) fn rules(
     host: &Host,
     https: u16,
 ) -> RouteRules {
+    // A row for each member of the tree: each HTTPProxy with inclusions also has routes, if only an empty list.
     let included = reader.by(by_root, key);
     let (mut matches, mut last) = (Vec::with_capacity(tree.visits.len()), Vec::new());
     for Visit { member, number, .. } in &tree.visits {
