@@ -223,6 +223,7 @@ async fn no_request_is_lost_when_an_envoy_moves_between_sharded_and_whole_tables
         node_id: "envoy".to_owned(),
         xds: XdsAddress::Unix(socket.clone()),
         admin: Admin::Unix(admin_socket.clone()),
+        readiness: None,
         max_connections: MAX_CONNECTIONS,
         memory_limit: None,
         module: supervisor.has_module(),

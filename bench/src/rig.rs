@@ -54,6 +54,7 @@ impl Rig {
             node_id: name.to_owned(),
             xds,
             admin: Admin::Unix(admin_socket.clone()),
+            readiness: None,
             max_connections: MAX_CONNECTIONS,
             memory_limit: None,
             module: self.supervisor.has_module(),

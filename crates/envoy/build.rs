@@ -11,7 +11,7 @@ use prost::Message;
 use prost_types::{FileDescriptorProto, FileDescriptorSet};
 
 /// Files with messages that are resources or are packed into an `Any`. Their imports are included.
-const FILES: [&str; 49] = [
+const FILES: [&str; 50] = [
     "envoy/config/bootstrap/v3/bootstrap.proto",
     "envoy/config/cluster/v3/cluster.proto",
     "envoy/config/endpoint/v3/endpoint.proto",
@@ -38,6 +38,7 @@ const FILES: [&str; 49] = [
     "envoy/extensions/filters/http/stateful_session/v3/stateful_session.proto",
     "envoy/extensions/filters/listener/proxy_protocol/v3/proxy_protocol.proto",
     "envoy/extensions/filters/listener/tls_inspector/v3/tls_inspector.proto",
+    "envoy/extensions/filters/network/direct_response/v3/config.proto",
     "envoy/extensions/filters/network/http_connection_manager/v3/http_connection_manager.proto",
     "envoy/extensions/filters/network/set_filter_state/v3/set_filter_state.proto",
     "envoy/extensions/filters/network/tcp_proxy/v3/tcp_proxy.proto",

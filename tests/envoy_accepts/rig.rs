@@ -94,6 +94,7 @@ impl Rig {
                 node_id: fleet.to_string(),
                 xds: sesame_control::XdsAddress::Unix(socket.clone()),
                 admin: sesame_control::Admin::Unix(admin_socket.clone()),
+                readiness: None,
                 max_connections: sesame_control::MAX_CONNECTIONS,
                 memory_limit: None,
                 module: supervisor.has_module(),

@@ -28,6 +28,7 @@ fn options(args: &BootstrapArgs) -> Result<BootstrapOptions> {
         fleet,
         xds: xds_address(args)?,
         admin: admin(&args.admin)?,
+        readiness: None,
         max_connections: args.max_connections,
         memory_limit: args.memory_limit,
         module: args.module,

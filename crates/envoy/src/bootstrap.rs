@@ -4,6 +4,7 @@
 //! depend on the model or on how Envoys run.
 
 mod node;
+mod readiness;
 mod stats;
 mod tls;
 
@@ -48,6 +49,8 @@ pub struct BootstrapOptions {
     pub xds: XdsAddress,
     /// Envoy's admin interface.
     pub admin: Admin,
+    /// A Unix socket on which Envoy's worker threads accept connections and send a word. At most 107 bytes.
+    pub readiness: Option<PathBuf>,
     /// Limit on client connections across all listeners; further connections are rejected. See [`MAX_CONNECTIONS`].
     pub max_connections: u64,
     /// Heap limit in bytes: near it, Envoy releases memory, then resets large streams, and rejects requests and connections.
@@ -90,6 +93,12 @@ pub fn bootstrap(options: &BootstrapOptions) -> pb::Bootstrap {
         node: Some(node::node(options)),
         static_resources: Some(pb::bootstrap::StaticResources {
             clusters: vec![xds_cluster(&options.xds)],
+            listeners: options
+                .readiness
+                .as_deref()
+                .map(readiness::listener)
+                .into_iter()
+                .collect(),
             ..Default::default()
         }),
         dynamic_resources: Some(pb::bootstrap::DynamicResources {

@@ -169,6 +169,7 @@ fn config(fleet: FleetId, address: SocketAddr, mount: &Mount, admin: PathBuf) ->
             tls: Some(paths),
         },
         admin: Admin::Unix(admin),
+        readiness: None,
         max_connections: MAX_CONNECTIONS,
         memory_limit: None,
         module: false,

@@ -5,8 +5,11 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use nix::sys::ptrace;
 use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::{WaitPidFlag, waitpid};
 use nix::unistd::Pid;
+use sesame_envoy::{Admin, BootstrapOptions, MAX_CONNECTIONS, XdsAddress};
 use sesame_fleet::kube::sidecar::{self, SidecarConfig};
 use sesame_fleet::local::{
     BootstrapFormat, EnvoySpec, ProcessEvent, ProcessEvents, Supervisor, SupervisorConfig, binary,
@@ -23,6 +26,9 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Long enough to detect that a drain ends too early.
 const SETTLE_TIME: Duration = Duration::from_millis(700);
+
+/// Longer than the timeout of a request to Envoy's admin interface.
+const ADMIN_TIMEOUT: Duration = Duration::from_secs(11);
 
 const FLEET: &str = "default/web";
 
@@ -48,6 +54,15 @@ struct Fixture {
 
 impl Fixture {
     async fn new(delay: Duration, drain_timeout: Duration) -> Self {
+        Self::with_memory(delay, drain_timeout, None).await
+    }
+
+    /// With a heap limit for Envoy, in bytes.
+    async fn with_memory(
+        delay: Duration,
+        drain_timeout: Duration,
+        memory_limit: Option<u64>,
+    ) -> Self {
         let envoy = binary::find(None).unwrap_or_else(|error| panic!("{error}"));
         let dir = tempfile::tempdir().unwrap();
         let config = SupervisorConfig::new(envoy.path, dir.path().join("run"));
@@ -57,6 +72,7 @@ impl Fixture {
         let admin_socket = supervisor.dir(&FLEET.parse().unwrap()).admin_socket();
         let config = SidecarConfig {
             admin_socket: admin_socket.clone(),
+            readiness_socket: dir.path().join("readiness.sock"),
             control_socket: dir.path().join("sidecar.sock"),
             delay,
             timeout: drain_timeout,
@@ -64,7 +80,8 @@ impl Fixture {
         let (sidecar, serving) = start(&config).await;
         // Envoy isn't running yet.
         assert_eq!(get(sidecar, "/ready").await, 503);
-        let bootstrap = bootstrap(&admin_socket, ip, backend.local_addr().unwrap().port());
+        let backend_port = backend.local_addr().unwrap().port();
+        let bootstrap = bootstrap(&config, memory_limit, ip, backend_port);
         supervisor.ensure(EnvoySpec {
             fleet: FLEET.parse().unwrap(),
             bootstrap: bootstrap.into_bytes(),
@@ -188,6 +205,13 @@ async fn send(to: SocketAddr, method: &str, path: &str) -> (u16, String) {
     (status, response)
 }
 
+/// Stops Envoy's main thread until `ptrace::detach`, as if it were busy with a large configuration.
+fn stop_main_thread(envoy: Pid) {
+    ptrace::seize(envoy, ptrace::Options::empty()).unwrap();
+    ptrace::interrupt(envoy).unwrap();
+    waitpid(envoy, Some(WaitPidFlag::__WALL)).unwrap();
+}
+
 async fn get(from: SocketAddr, path: &str) -> u16 {
     send(from, "GET", path).await.0
 }
@@ -199,12 +223,31 @@ async fn drain_status(drained: JoinHandle<u16>) -> u16 {
         .unwrap()
 }
 
-fn bootstrap(admin: &std::path::Path, ip: IpAddr, backend: u16) -> String {
+/// Listeners for clients, with the admin interface, readiness listener and overload manager of a fleet's bootstrap.
+fn bootstrap(
+    config: &SidecarConfig,
+    memory_limit: Option<u64>,
+    ip: IpAddr,
+    backend: u16,
+) -> String {
+    let own = sesame_envoy::bootstrap(&BootstrapOptions {
+        fleet: FLEET.parse().unwrap(),
+        node_id: String::new(),
+        xds: XdsAddress::Unix("unused".into()),
+        admin: Admin::Unix(config.admin_socket.clone()),
+        readiness: Some(config.readiness_socket.clone()),
+        max_connections: MAX_CONNECTIONS,
+        memory_limit,
+        module: false,
+    });
+    let own = sesame_envoy::to_json(&own).unwrap();
     format!(
         r#"
-admin: {{ address: {{ pipe: {{ path: "{admin}" }} }} }}
+admin: {admin}
+overload_manager: {overload}
 static_resources:
   listeners:
+  - {readiness}
   - name: web
     address: {{ socket_address: {{ address: {ip}, port_value: {WEB} }} }}
     filter_chains:
@@ -241,7 +284,9 @@ static_resources:
       - lb_endpoints:
         - endpoint: {{ address: {{ socket_address: {{ address: 127.0.0.1, port_value: {backend} }} }} }}
 "#,
-        admin = admin.display(),
+        admin = own["admin"],
+        overload = own["overload_manager"],
+        readiness = own["static_resources"]["listeners"][0],
     )
 }
 
@@ -380,6 +425,21 @@ async fn a_drain_ends_when_envoy_exits() {
 }
 
 #[tokio::test]
+async fn a_drain_continues_while_envoys_main_thread_is_busy() {
+    let fixture = Fixture::new(Duration::ZERO, TIMEOUT * 10).await;
+    let (_client, _backend) = fixture.active_request().await;
+    let envoy = Pid::from_raw(fixture.pid);
+    stop_main_thread(envoy);
+    let mut drained = fixture.stop().await;
+    assert!(
+        timeout(ADMIN_TIMEOUT, &mut drained).await.is_err(),
+        "ended early"
+    );
+    ptrace::detach(envoy, None).unwrap();
+    fixture.end().await;
+}
+
+#[tokio::test]
 async fn envoy_is_alive_during_a_drain_and_until_it_hangs() {
     let fixture = Fixture::new(TIMEOUT * 10, TIMEOUT * 10).await;
     assert_eq!(get(fixture.sidecar, "/live").await, 200);
@@ -393,6 +453,40 @@ async fn envoy_is_alive_during_a_drain_and_until_it_hangs() {
     assert_eq!(get(fixture.sidecar, "/live").await, 503);
     kill(envoy, Signal::SIGCONT).unwrap();
     assert_eq!(get(fixture.sidecar, "/live").await, 200);
+    fixture.end().await;
+}
+
+#[tokio::test]
+async fn envoy_is_ready_until_its_worker_threads_hang() {
+    let fixture = Fixture::new(Duration::ZERO, TIMEOUT).await;
+    let envoy = Pid::from_raw(fixture.pid);
+    stop_main_thread(envoy);
+    assert_eq!(get(fixture.sidecar, "/ready").await, 200);
+    ptrace::detach(envoy, None).unwrap();
+
+    kill(envoy, Signal::SIGSTOP).unwrap();
+    assert_eq!(get(fixture.sidecar, "/ready").await, 503);
+    kill(envoy, Signal::SIGCONT).unwrap();
+    assert_eq!(get(fixture.sidecar, "/ready").await, 200);
+    fixture.end().await;
+}
+
+/// Otherwise, the remaining Envoys would get its clients, and be overloaded too.
+#[tokio::test]
+async fn an_overloaded_envoy_is_ready() {
+    let fixture = Fixture::with_memory(Duration::ZERO, TIMEOUT, Some(1)).await;
+    let overloaded = async {
+        loop {
+            let mut client = TcpStream::connect((fixture.ip, WEB)).await.unwrap();
+            send_request(&mut client).await;
+            let accepted = timeout(SETTLE_TIME, client.read_u8()).await;
+            if accepted.is_err() {
+                return;
+            }
+        }
+    };
+    timeout(TIMEOUT, overloaded).await.expect("overload");
+    assert_eq!(get(fixture.sidecar, "/ready").await, 200);
     fixture.end().await;
 }
 
@@ -427,6 +521,7 @@ async fn a_stale_control_socket_is_replaced() {
     std::fs::write(&control, "").unwrap();
     let config = SidecarConfig {
         admin_socket: dir.path().join("none"),
+        readiness_socket: dir.path().join("none"),
         control_socket: control.clone(),
         ..SidecarConfig::default()
     };

@@ -126,6 +126,7 @@ fn spec(supervisor: &Supervisor, fleet: &FleetId, launch: &LaunchConfig) -> Envo
         node_id: launch.generations.node_id(fleet),
         xds: XdsAddress::Unix(launch.xds_socket.clone()),
         admin: Admin::Unix(admin_socket.clone()),
+        readiness: None,
         max_connections: MAX_CONNECTIONS,
         memory_limit: launch.memory_limit,
         module: supervisor.has_module(),

@@ -240,6 +240,7 @@ fn bootstrap(
             tls: Some(tls),
         },
         admin: Admin::Unix(layout::ADMIN_SOCKET.into()),
+        readiness: Some(layout::READINESS_SOCKET.into()),
         max_connections: parameters.max_connections.unwrap_or(MAX_CONNECTIONS),
         memory_limit: layout::heap_limit(parameters),
         module: target.module,

@@ -61,6 +61,7 @@ mod tests {
             node_id: "pod-1".to_owned(),
             xds: XdsAddress::Unix("/run/xds.sock".into()),
             admin: Admin::None,
+            readiness: None,
             max_connections: MAX_CONNECTIONS,
             memory_limit: None,
             module,

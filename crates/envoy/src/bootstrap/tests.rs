@@ -11,6 +11,7 @@ fn options() -> BootstrapOptions {
         node_id: "pod-1".to_owned(),
         xds: XdsAddress::Unix("/run/xds.sock".into()),
         admin: Admin::Unix("/run/admin.sock".into()),
+        readiness: None,
         max_connections: MAX_CONNECTIONS,
         memory_limit: None,
         module: false,

@@ -9,6 +9,8 @@ use sesame_model::{FleetParameters, Port};
 pub const RUN_DIR: &str = "/run/sesame";
 /// Envoy's admin interface: a Unix socket.
 pub const ADMIN_SOCKET: &str = "/run/sesame/admin.sock";
+/// The Unix socket on which Envoy's worker threads report readiness.
+pub const READINESS_SOCKET: &str = "/run/sesame/readiness.sock";
 /// The sidecar's control socket: a Unix socket.
 pub const SIDECAR_SOCKET: &str = "/run/sesame/sidecar.sock";
 /// The folder of Envoy's bootstrap and of the files that it refers to.

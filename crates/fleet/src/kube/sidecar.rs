@@ -6,7 +6,7 @@
 //! Read-only endpoints, on a TCP port that is open to the network:
 //!
 //! - `GET /live`, the liveness probe: 200 while Envoy's admin interface responds, else 503.
-//! - `GET /ready`, the readiness probe: 200 while Envoy has its listeners and isn't draining, else 503.
+//! - `GET /ready`, the readiness probe: 200 while Envoy's worker threads serve and it isn't draining, else 503.
 //! - `GET /drained`, the `preStop` hook of Envoy's container: responds when the drain is over, so that Envoy gets
 //!   SIGTERM only after that. 409 if no drain starts soon.
 //! - `GET /metrics`: Envoy's statistics in Prometheus format.
@@ -19,6 +19,7 @@
 
 mod activity;
 mod drain;
+mod readiness;
 mod server;
 
 use std::io;
@@ -43,6 +44,8 @@ pub const FOLDER: &str = layout::RUN_DIR;
 pub struct SidecarConfig {
     /// Envoy's admin interface: a Unix socket.
     pub admin_socket: PathBuf,
+    /// The Unix socket of Envoy's readiness listener.
+    pub readiness_socket: PathBuf,
     /// The control socket to create: a Unix socket.
     pub control_socket: PathBuf,
     /// The delay before the drain, during which load balancers remove the pod.
@@ -56,6 +59,7 @@ impl Default for SidecarConfig {
     fn default() -> Self {
         Self {
             admin_socket: layout::ADMIN_SOCKET.into(),
+            readiness_socket: layout::READINESS_SOCKET.into(),
             control_socket: layout::SIDECAR_SOCKET.into(),
             delay: layout::DRAIN_DELAY,
             timeout: layout::DRAIN_TIMEOUT,

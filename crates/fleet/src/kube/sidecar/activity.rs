@@ -25,7 +25,7 @@ pub(super) struct Activity {
 }
 
 impl Activity {
-    /// Parses lines such as `http.ingress.downstream_rq_active: 3`. Lines about the admin interface are ignored.
+    /// Parses lines such as `http.ingress.downstream_rq_active: 3`. Lines about the sidecar's own connections are ignored.
     pub(super) fn parse(stats: &str) -> Self {
         let mut out = Self::default();
         let lines = stats
@@ -39,7 +39,7 @@ impl Activity {
             };
             let field = match (kind, stat) {
                 // The listener's own statistic is the sum across its threads.
-                ("listener", _) if prefix == "admin" || is_per_thread(prefix) => continue,
+                ("listener", _) if is_own(prefix) || is_per_thread(prefix) => continue,
                 ("http", _) if prefix == "admin" || prefix == "async-client" => continue,
                 ("listener", "downstream_cx_active") => &mut out.connections,
                 ("http", "downstream_cx_active") => &mut out.http_connections,
@@ -51,6 +51,11 @@ impl Activity {
         }
         out
     }
+}
+
+/// Whether the sidecar is the listener's client.
+fn is_own(listener: &str) -> bool {
+    matches!(listener, "admin" | "readiness")
 }
 
 /// Whether a listener's statistic covers only one thread, such as `0.0.0.0_80.worker_1`.
@@ -117,6 +122,7 @@ mod tests {
             listener.[__]_53.downstream_cx_active: 1\n\
             listener.admin.downstream_cx_active: 1\n\
             listener.admin.main_thread.downstream_cx_active: 1\n\
+            listener.readiness.downstream_cx_active: 1\n\
             http.admin.downstream_cx_active: 1\n\
             http.admin.downstream_rq_active: 1\n\
             http.async-client.downstream_rq_total: 9\n\

@@ -31,7 +31,7 @@ impl fmt::Display for DrainEnd {
             Self::Gone => "all clients have disconnected",
             Self::Idle => "the remaining clients are idle",
             Self::Timeout => "timed out; disconnecting the remaining clients",
-            Self::EnvoyGone => "Envoy is not responding",
+            Self::EnvoyGone => "Envoy has exited",
         })
     }
 }
@@ -48,12 +48,10 @@ pub(super) async fn drain(admin: &Admin, config: &SidecarConfig) -> DrainEnd {
         let left = config.delay.saturating_sub(started.elapsed());
         sleep(left.min(POLL_INTERVAL)).await;
     }
-    if admin
-        .post("/drain_listeners?graceful&skip_exit")
-        .await
-        .is_err()
-    {
-        return DrainEnd::EnvoyGone;
+    match admin.post("/drain_listeners?graceful&skip_exit").await {
+        // A busy Envoy handles the request later.
+        Ok(_) | Err(AdminError::Timeout) => {}
+        Err(_) => return DrainEnd::EnvoyGone,
     }
     let drain_started = Instant::now();
     loop {
@@ -70,7 +68,11 @@ pub(super) async fn drain(admin: &Admin, config: &SidecarConfig) -> DrainEnd {
 }
 
 async fn poll(admin: &Admin, tracker: &mut ActivityTracker) -> Result<ClientState, AdminError> {
-    let stats = admin.get(STATS_PATH).await?;
+    let stats = match admin.get(STATS_PATH).await {
+        // Envoy's main thread is busy, while its worker threads serve clients.
+        Err(AdminError::Timeout) => return Ok(ClientState::Busy),
+        stats => stats?,
+    };
     let activity = Activity::parse(&String::from_utf8_lossy(&stats));
     Ok(tracker.record(activity, Instant::now()))
 }

@@ -20,7 +20,7 @@ use tokio::time::timeout;
 use tokio_stream::Stream;
 use tokio_stream::wrappers::{TcpListenerStream, UnixListenerStream};
 
-use super::{Shared, Stage};
+use super::{Shared, Stage, readiness};
 
 /// How long `/drained` waits for a drain to start. The kubelet runs both hooks at the same time, but the one that
 /// starts the drain must first start a process.
@@ -109,9 +109,8 @@ async fn ready(shared: &Shared) -> HttpResponse {
     if stage != Stage::Serving {
         return plain(StatusCode::SERVICE_UNAVAILABLE, "draining");
     }
-    // Envoy responds with 503 until it has its first listeners.
-    match shared.admin.get("/ready").await {
-        Ok(_) => plain(StatusCode::OK, "ready"),
+    match readiness::is_serving(&shared.config.readiness_socket).await {
+        Ok(()) => plain(StatusCode::OK, "ready"),
         Err(error) => plain(StatusCode::SERVICE_UNAVAILABLE, &error.to_string()),
     }
 }
