@@ -102,8 +102,8 @@ pub fn bootstrap(options: &BootstrapOptions) -> pb::Bootstrap {
             ..Default::default()
         }),
         dynamic_resources: Some(pb::bootstrap::DynamicResources {
-            lds_config: Some(without_timeout(wire::ads())),
-            cds_config: Some(without_timeout(wire::ads())),
+            lds_config: Some(wire::ads()),
+            cds_config: Some(wire::ads()),
             ads_config: Some(ads_stream()),
             ..Default::default()
         }),
@@ -120,15 +120,6 @@ pub fn bootstrap(options: &BootstrapOptions) -> pb::Bootstrap {
         // Without stats sinks, only the admin interface needs statistics.
         stats_flush: Some(pb::bootstrap::StatsFlush::StatsFlushOnAdmin(true)),
         ..Default::default()
-    }
-}
-
-/// Waits for the first response without a timeout. By default, an Envoy becomes ready after 15 s even without
-/// listeners, and a rollout would continue.
-fn without_timeout(source: core::ConfigSource) -> core::ConfigSource {
-    core::ConfigSource {
-        initial_fetch_timeout: Some(wire::duration(Duration::ZERO)),
-        ..source
     }
 }
 

@@ -13,6 +13,7 @@
 
 use std::collections::HashSet;
 
+use envoy_types::pb::envoy::config::core::v3 as core;
 use envoy_types::pb::envoy::extensions::matching::common_inputs::network::v3::ServerNameInput;
 use envoy_types::pb::envoy::extensions::transport_sockets::tls::cert_mappers::sni::v3::Sni;
 use envoy_types::pb::envoy::extensions::transport_sockets::tls::cert_selectors::on_demand_secret::v3 as selector;
@@ -105,7 +106,11 @@ pub(crate) fn context(
     parameters: Option<tls::TlsParameters>,
 ) -> tls::DownstreamTlsContext {
     let selector = selector::Config {
-        config_source: Some(wire::ads()),
+        config_source: Some(core::ConfigSource {
+            // Envoy's default of 15 s, after which a handshake fails.
+            initial_fetch_timeout: None,
+            ..wire::ads()
+        }),
         certificate_mapper: Some(wire::extension(
             "envoy.tls.certificate_mappers.sni",
             Sni {

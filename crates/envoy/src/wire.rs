@@ -433,9 +433,12 @@ pub(crate) fn early_header(name: &str, value: String) -> core::TypedExtensionCon
     )
 }
 
-/// The config source for resources on the ADS stream.
+/// The config source for resources on the ADS stream. Envoy waits for the first one without a timeout: by default, a new
+/// version of a listener would replace the old one after 15 s even without its routes, and respond with 404, if Envoy is
+/// busy. The same applies to a cluster without its endpoints, and to an Envoy that starts without its listeners.
 pub(crate) fn ads() -> core::ConfigSource {
     core::ConfigSource {
+        initial_fetch_timeout: Some(duration(Duration::ZERO)),
         resource_api_version: core::ApiVersion::V3.into(),
         config_source_specifier: Some(core::config_source::ConfigSourceSpecifier::Ads(
             core::AggregatedConfigSource {},

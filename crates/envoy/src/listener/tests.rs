@@ -138,3 +138,27 @@ fn settings_equal_to_the_defaults_add_nothing() {
     let plain = encoded(&with_tls(None, ListenerSettings::default()), false);
     assert_eq!(encoded(&with_tls(None, defaults), false), plain);
 }
+
+/// Otherwise, a busy Envoy would replace a listener with one that has no routes yet.
+#[test]
+fn a_listener_waits_for_its_routes() {
+    let sources = |sharded| {
+        let listener = some_listener(&key(80), None);
+        let encoded = super::listener(
+            &key(80),
+            &listener,
+            |_: &RouteTableKey| sharded,
+            ShardLookup::Expressions,
+            false,
+        );
+        let text = crate::to_json(&encoded).unwrap().to_string();
+        let waiting = r#""ads":{},"initial_fetch_timeout":"0s""#;
+        (
+            text.matches(r#""ads":{}"#).count(),
+            text.matches(waiting).count(),
+        )
+    };
+    assert_eq!(sources(false), (1, 1));
+    // The list of shards has a timeout of hours instead.
+    assert_eq!(sources(true), (2, 1));
+}

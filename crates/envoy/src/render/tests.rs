@@ -101,7 +101,7 @@ fn packed_filters_of_listeners_are_expanded() {
         context["tls_certificate_sds_secret_configs"],
         json!([{
             "name": "ns/cert",
-            "sds_config": {"ads": {}, "resource_api_version": "V3"},
+            "sds_config": {"ads": {}, "initial_fetch_timeout": "0s", "resource_api_version": "V3"},
         }])
     );
     let managers: Vec<_> = chains
@@ -186,7 +186,7 @@ fn clusters_are_rendered_with_their_protocol_and_tls() {
             "name": "ns/web:80",
             "type": "EDS",
             "eds_cluster_config": {
-                "eds_config": {"ads": {}, "resource_api_version": "V3"},
+                "eds_config": {"ads": {}, "initial_fetch_timeout": "0s", "resource_api_version": "V3"},
             },
             "lb_policy": "LEAST_REQUEST",
             "circuit_breakers": {
