@@ -3,7 +3,8 @@
 //! `sesame local` serves many routes of one kind, each with its own host, server name or port. Rounds alternate
 //! between adding a route and removing it. A new route is timed from writing its file to its first response. CPU time
 //! and bytes cover both changes and everything that follows. Another client requests the other routes throughout. The
-//! tree has one host; a round changes the routes of the last child twice.
+//! tree has one host; a round changes the routes of the last child twice: to those of a new Service, then to a status
+//! without a Service.
 
 mod client;
 mod site;
@@ -83,6 +84,8 @@ impl Kind {
 /// Measurements for a kind.
 struct Measured {
     added: Samples,
+    /// Until the route is removed or, for a child, changed without a new Service.
+    removed: Samples,
     /// Resources used per change.
     used: Used,
     requests: usize,
@@ -135,7 +138,7 @@ fn measure(settings: &Settings, kind: Kind, endpoint: SocketAddr) -> Result<Meas
         let stop = Arc::clone(&stop);
         thread::spawn(move || ask_for_others(kind, count, &stop))
     };
-    let mut added = Samples::default();
+    let (mut added, mut removed) = (Samples::default(), Samples::default());
     thread::sleep(SETTLE);
     let before = local.used()?;
     for round in 0..settings.rounds {
@@ -145,11 +148,13 @@ fn measure(settings: &Settings, kind: Kind, endpoint: SocketAddr) -> Result<Meas
         client.until(count, true)?;
         added.push(start.elapsed().as_secs_f64() * 1e3);
         thread::sleep(REST);
+        let start = Instant::now();
         match site::other(kind, count) {
             Some(other) => local.write(NEW, &[other])?,
             None => local.remove(NEW)?,
         }
         client.until(count, false)?;
+        removed.push(start.elapsed().as_secs_f64() * 1e3);
         thread::sleep(REST);
     }
     thread::sleep(SETTLE);
@@ -160,6 +165,7 @@ fn measure(settings: &Settings, kind: Kind, endpoint: SocketAddr) -> Result<Meas
     local.end()?;
     Ok(Measured {
         added,
+        removed,
         used,
         requests,
         wrong,
@@ -205,21 +211,25 @@ impl Reference {
             (Kind::Child, Some(target)) => figure.at_most(target),
             _ => figure.at_most(to * TARGET),
         };
-        let shown = match kind {
-            Kind::Child => "changed child",
-            _ => "new route",
+        let (shown, samples) = match kind {
+            Kind::Child => ("changed child", &measured.removed),
+            _ => ("new route", &measured.added),
         };
         let Used {
             sesame,
             envoy,
             sent,
         } = measured.used;
-        vec![
+        let with_service = (kind == Kind::Child).then(|| {
+            let name = format!("{name}: child with a new Service to first response");
+            Figure::of(name, Unit::Milliseconds, &measured.added)
+        });
+        let figures = vec![
             compared(
                 Figure::of(
                     format!("{name}: {shown} to first response"),
                     Unit::Milliseconds,
-                    &measured.added,
+                    samples,
                 ),
                 self.added,
                 Some(CHILD[0]),
@@ -258,6 +268,7 @@ impl Reference {
             )
             .exactly(0.0)
             .note(format!("of {} requests", measured.requests)),
-        ]
+        ];
+        with_service.into_iter().chain(figures).collect()
     }
 }

@@ -49,8 +49,11 @@ fn changed_clusters_of(
         let changed = host.routes[start..host.routes.len() - end].iter();
         let changed = changed.flat_map(|route| route.clusters());
         let mut only: BTreeSet<_> = changed.chain(host.clusters_of_checks()).collect();
-        for cluster in other.clusters() {
-            only.remove(cluster);
+        // Usually empty on one side.
+        if !only.is_empty() {
+            for cluster in other.clusters() {
+                only.remove(cluster);
+            }
         }
         let only = only.into_iter();
         only.map(|cluster| (key.table.fleet.clone(), cluster.clone()))
