@@ -359,6 +359,10 @@ pub(crate) struct BootstrapArgs {
         default_value = "127.0.0.1:9901"
     )]
     pub(crate) admin: String,
+    /// Unix socket on which Envoy's worker threads report readiness to `sesame envoy-sidecar`, which needs
+    /// /run/sesame/readiness.sock [default: none]
+    #[arg(long, value_name = "PATH")]
+    pub(crate) readiness_socket: Option<PathBuf>,
     /// The Envoy's certificate: a PEM file on the Envoy's machine
     #[arg(long, value_name = "FILE", requires_all = ["tls_key", "tls_authority"])]
     pub(crate) tls_certificate: Option<PathBuf>,

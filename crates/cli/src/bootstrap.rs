@@ -28,7 +28,7 @@ fn options(args: &BootstrapArgs) -> Result<BootstrapOptions> {
         fleet,
         xds: xds_address(args)?,
         admin: admin(&args.admin)?,
-        readiness: None,
+        readiness: args.readiness_socket.clone(),
         max_connections: args.max_connections,
         memory_limit: args.memory_limit,
         module: args.module,
