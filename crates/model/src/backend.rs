@@ -2,6 +2,8 @@ use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use sha2::{Digest as _, Sha256};
+
 use crate::{CertificateKey, ConnectionSettings, TlsPolicyKey, Transport, TrustBundleKey};
 
 /// Identifies a cluster: one backend with one policy. Routes share clusters, so connections, health and statistics are
@@ -167,8 +169,13 @@ pub struct NamedAuthorities {
     pub names: Vec<Arc<str>>,
 }
 
+/// The maximum length of a policy in the text form of a [`ClusterKey`], in bytes. Every route repeats this text, and the
+/// xDS server limits the names of resources to 2 KiB.
+const MAX_POLICY_TEXT: usize = 512;
+
 /// `namespace/service:port`, `xbackend:namespace/name`, `extension:namespace/name` or `host:namespace/host:port`,
-/// followed by the policy, if any: `shop/api:80?protocol=h2`.
+/// followed by the policy, if any: `shop/api:80?protocol=h2`. A longer policy is replaced with its hash:
+/// `shop/api:80?sha256=` and 64 digits.
 impl fmt::Display for ClusterKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let namespace = &self.namespace;
@@ -180,10 +187,16 @@ impl fmt::Display for ClusterKey {
             BackendName::Host(host) => write!(f, "host:{namespace}/{host}")?,
             BackendName::ExtensionService { name } => write!(f, "extension:{namespace}/{name}")?,
         }
-        match &self.policy {
-            Some(policy) => write!(f, "?{policy}"),
-            None => Ok(()),
+        let Some(policy) = &self.policy else {
+            return Ok(());
+        };
+        let policy = policy.to_string();
+        if policy.len() <= MAX_POLICY_TEXT {
+            return write!(f, "?{policy}");
         }
+        f.write_str("?sha256=")?;
+        let mut digits = Sha256::digest(policy).into_iter();
+        digits.try_for_each(|byte| write!(f, "{byte:02x}"))
     }
 }
 
@@ -408,4 +421,39 @@ pub struct Endpoint {
     pub port: u16,
     /// The port for health checks, if it differs from `port`.
     pub health_port: Option<u16>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn verified(names: usize) -> String {
+        let names = (0..names).map(|number| format!("{number}.{}", "a".repeat(248)).into());
+        let validation = NamedAuthorities {
+            authorities: CertificateKey {
+                namespace: "shop".into(),
+                name: "ca".into(),
+            },
+            names: names.collect(),
+        };
+        let key = ClusterKey {
+            namespace: "shop".into(),
+            backend: BackendName::ServicePort {
+                service: "api".into(),
+                port: 80,
+            },
+            policy: None,
+        };
+        let tls = TlsSettings::Verified(Arc::new(validation));
+        key.with_tls(tls).to_string()
+    }
+
+    #[test]
+    fn long_policies_have_short_and_distinct_texts() {
+        assert!(verified(1).starts_with("shop/api:80?tls=secret:shop/ca,0.aaa"));
+        let (seven, eight) = (verified(7), verified(8));
+        let digits = seven.strip_prefix("shop/api:80?sha256=");
+        assert_eq!(digits.map(str::len), Some(64), "{seven}");
+        assert_ne!(seven, eight);
+    }
 }
