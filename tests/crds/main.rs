@@ -5,6 +5,7 @@
 
 mod exceptions;
 mod fixes;
+mod reached;
 mod sample;
 mod schema;
 mod text;

@@ -27,15 +27,20 @@ pub(crate) fn load() -> Vec<Crd> {
         "SESAME_CRDS must name the folder with the Gateway API's CRDs (subfolders standard, experimental and early): `cargo xtask \
          test -- -p sesame-tests --test crds` fetches them and sets it",
     );
+    let channels = CHANNELS.into_iter();
+    channels
+        .flat_map(|channel| read(&folder.join(channel), channel))
+        .collect()
+}
+
+/// All versions of all kinds in the files of a folder.
+pub(crate) fn read(folder: &Folder, channel: &'static str) -> Vec<Crd> {
     let mut crds = Vec::new();
-    for channel in CHANNELS {
-        for text in files(&folder.join(channel)) {
-            let documents: Vec<Value> =
-                serde_saphyr::from_multiple(&text).expect("a CRD file is YAML");
-            for document in documents {
-                if document["kind"] == "CustomResourceDefinition" {
-                    versions(channel, &document["spec"], &mut crds);
-                }
+    for text in files(folder) {
+        let documents: Vec<Value> = serde_saphyr::from_multiple(&text).expect("a CRD file is YAML");
+        for document in documents {
+            if document["kind"] == "CustomResourceDefinition" {
+                versions(channel, &document["spec"], &mut crds);
             }
         }
     }

@@ -17,9 +17,12 @@ use std::sync::{Mutex, PoisonError};
 use proptest::prelude::*;
 use proptest::test_runner::{TestError, TestRunner};
 use serde_json::{Value, json};
+use sesame_api::NamespacedName;
+use sesame_control::core::Core;
 use sesame_control::{FleetId, Options};
-use sesame_testkit::generate::{self, GATEWAYS, Set};
+use sesame_testkit::generate::{self, GATEWAYS, GATEWAYS_AT_BOUNDS, INSTANCE, Set};
 use sesame_tests::world::{World, cases};
+use sesame_translate::settings::{Mode, Settings};
 use tokio::runtime::Runtime;
 
 use crate::rig::Rig;
@@ -31,6 +34,7 @@ static TURN: Mutex<()> = Mutex::new(());
 fn fleets() -> BTreeSet<FleetId> {
     GATEWAYS
         .into_iter()
+        .chain(GATEWAYS_AT_BOUNDS)
         .map(|(namespace, name)| FleetId::of_gateway(namespace, name))
         .chain([FleetId::Default])
         .collect()
@@ -58,14 +62,25 @@ fn try_all<T: std::fmt::Debug>(
     })
 }
 
-/// Tries random sets with the Envoys of [`fleets`].
-fn try_sets(strategy: &impl Strategy<Value = Set>, count: u32) {
+/// Tries random sets with the Envoys of [`fleets`], and checks the world with each of them.
+fn try_sets(
+    strategy: &impl Strategy<Value = Set>,
+    count: u32,
+    check: impl Fn(&World) -> Result<(), String>,
+) {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let runtime = Runtime::new().expect("a runtime");
-    let world = World::new(Options::default());
+    let (namespace, name) = INSTANCE;
+    let settings = Settings {
+        configuration: Some(NamespacedName::new(namespace, name)),
+        ..Settings::new(Mode::Local)
+    };
+    let world = World::of(Core::local(settings, Options::default()));
     let rig = RefCell::new(runtime.block_on(Rig::start(world, fleets(), BTreeMap::new())));
     let outcome = try_all(strategy, count, |set| {
-        runtime.block_on(rig.borrow_mut().change_to(&set))
+        let mut rig = rig.borrow_mut();
+        runtime.block_on(rig.change_to(&set))?;
+        check(rig.world())
     });
     runtime.block_on(rig.into_inner().stop());
     outcome.unwrap_or_else(|failure| panic!("{failure}"));
@@ -73,19 +88,59 @@ fn try_sets(strategy: &impl Strategy<Value = Set>, count: u32) {
 
 #[test]
 fn envoy_accepts_every_set() {
-    try_sets(&generate::sets(), cases(2_000));
+    try_sets(&generate::sets(), cases(2_000), |_| Ok(()));
 }
 
 #[test]
-fn envoy_accepts_routes_at_their_bounds() {
-    try_sets(&Just(generate::bounds()), 1);
+fn objects_at_their_bounds_are_served() {
+    try_sets(&Just(generate::bounds()), 1, |world| {
+        let problems = problems(world);
+        match problems.is_empty() {
+            true => Ok(()),
+            false => Err(problems.join("\n")),
+        }
+    });
+}
+
+/// The conditions that report a problem, and the problems of objects without a status for them.
+fn problems(world: &World) -> Vec<String> {
+    let (engine, outputs) = (world.core().engine(), world.core().outputs());
+    let mut problems = Vec::new();
+    for (key, status) in engine.iter(outputs.statuses) {
+        for conditions in conditions(&serde_json::to_value(&**status).expect("a status is JSON")) {
+            let (type_, good) = (&conditions["type"], conditions["status"] == "True");
+            let expected = type_ != "Conflicted" && type_ != "PartiallyInvalid";
+            if good != expected {
+                problems.push(format!("{key}: {conditions}"));
+            }
+        }
+    }
+    for (key, notices) in engine.iter(outputs.notices) {
+        problems.push(format!("{key}: {notices:?}"));
+    }
+    problems
+}
+
+/// All conditions in a status.
+fn conditions(status: &Value) -> Vec<Value> {
+    match status {
+        Value::Object(fields) => fields
+            .iter()
+            .flat_map(|(name, value)| match (name.as_str(), value) {
+                ("conditions", Value::Array(conditions)) => conditions.clone(),
+                _ => conditions(value),
+            })
+            .collect(),
+        Value::Array(list) => list.iter().flat_map(conditions).collect(),
+        _ => Vec::new(),
+    }
 }
 
 #[test]
 fn envoy_accepts_every_regular_expression() {
     let few = prop::collection::vec(generate::regexes(), 1..16);
     let sets = few.prop_map(|regexes| route_with(&regexes));
-    try_sets(&sets, cases(2_000).div_ceil(4));
+    try_sets(&sets, cases(2_000).div_ceil(4), |_| Ok(()));
 }
 
 /// A route that matches paths by these regular expressions.

@@ -126,6 +126,26 @@ impl Rig {
         rig
     }
 
+    /// The world.
+    pub(crate) fn world(&self) -> &World {
+        &self.world
+    }
+
+    /// How an Envoy exits, with its last log lines.
+    async fn exit(&mut self) -> String {
+        let mut lines = Vec::new();
+        loop {
+            match self.processes.recv().await.expect("an event") {
+                ProcessEvent::Log { line, .. } => lines.push(format!("{line:?}")),
+                ProcessEvent::Exited { fleet, status, .. } => {
+                    let last = lines.split_off(lines.len().saturating_sub(40));
+                    return format!("Envoy of {fleet} exited: {status}\n{}", last.join("\n"));
+                }
+                _ => {}
+            }
+        }
+    }
+
     async fn wait_until_ready(&mut self) {
         let mut waiting = self.fleets.clone();
         let all = async {
@@ -181,7 +201,8 @@ impl Rig {
                         problems.push(format!("{}: cluster warming timed out", client.fleet));
                     }
                     XdsEvent::Disconnected(client) => {
-                        problems.push(format!("{} has disconnected", client.fleet));
+                        let exit = timeout(Duration::from_secs(5), self.exit()).await;
+                        problems.push(format!("{} has disconnected: {exit:?}", client.fleet));
                         break;
                     }
                     XdsEvent::Acked { .. }

@@ -33,6 +33,7 @@ mod telemetry;
 mod tests;
 mod xbackend;
 
+pub use bounds::{GATEWAYS_AT_BOUNDS, INSTANCE};
 pub use pool::{GATEWAYS, POD_SERVICES, PORTS, XBACKENDS};
 
 use json::Json;
@@ -96,6 +97,7 @@ pub fn sets() -> BoxedStrategy<Set> {
         prop::collection::vec(http_proxy::delegation(), 0..2).boxed(),
         prop::collection::vec(http_proxy::extension_service(), 0..2).boxed(),
         prop::collection::vec(configuration::configuration(), 0..3).boxed(),
+        prop::collection::vec(configuration::instance(), 1).boxed(),
         prop::collection::vec(ingress::ingress(), 0..5).boxed(),
         prop::collection::vec(ingress::class(), 0..3).boxed(),
         prop::option::weighted(0.02, prop::sample::select(bounds::crowds()))
@@ -139,11 +141,10 @@ pub fn gateway() -> Vec<Value> {
     ]
 }
 
-/// A Gateway with routes at the bounds of their CRDs: for each kind of match, hosts with 63, 64, 65 and 128 routes of
-/// that kind, and routes with the longest values and lists.
+/// Objects of every kind at the bounds of their CRDs, in a namespace of their own: the longest values and lists. Also, for
+/// each kind of match, a host of [`gateway`] with 63, 64, 65 and 128 routes of that kind.
 pub fn bounds() -> Set {
-    let routes = bounds::crowds().into_iter().chain(bounds::longest());
-    Set::new(gateway().into_iter().chain(routes))
+    Set::new(gateway().into_iter().chain(bounds::all()))
 }
 
 /// Objects of any kind.

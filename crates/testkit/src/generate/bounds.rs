@@ -1,8 +1,89 @@
 //! Objects at the bounds of their CRDs.
 
+mod configuration;
+mod gateways;
+mod http_proxy;
+mod policies;
+mod routes;
+
 use serde_json::{Value, json};
 
 use super::pool;
+
+pub use configuration::INSTANCE;
+pub use gateways::GATEWAYS_AT_BOUNDS;
+
+/// The namespace of most of these objects, of the maximum length.
+pub(super) const NAMESPACE: &str = match core::str::from_utf8(&[b'n'; 63]) {
+    Ok(text) => text,
+    Err(_) => "",
+};
+
+/// The name of most of these objects, of the maximum length.
+pub(super) const NAME: &str = match core::str::from_utf8(&[b'a'; 253]) {
+    Ok(text) => text,
+    Err(_) => "",
+};
+
+/// The number of Services, and the maximum number of a route's backends.
+const SERVICES: usize = 16;
+
+/// Objects of every kind that together reach the bounds of all fields.
+pub(super) fn all() -> Vec<Value> {
+    [
+        gateways::all(),
+        routes::all(),
+        policies::all(),
+        http_proxy::all(),
+        configuration::all(),
+        crowds(),
+    ]
+    .concat()
+}
+
+/// An object with the longest name and namespace.
+fn object(api_version: &str, kind: &str, spec: Value) -> Value {
+    named(api_version, kind, NAME, spec)
+}
+
+fn named(api_version: &str, kind: &str, name: &str, spec: Value) -> Value {
+    json!({
+        "apiVersion": api_version,
+        "kind": kind,
+        "metadata": {"namespace": NAMESPACE, "name": name},
+        "spec": spec,
+    })
+}
+
+fn text(length: usize) -> String {
+    "a".repeat(length)
+}
+
+fn path(length: usize) -> String {
+    format!("/{}", text(length - 1))
+}
+
+/// Different names of this length.
+fn names(count: usize, length: usize) -> impl Iterator<Item = String> + Clone {
+    (0..count).map(move |number| format!("x{number:04}{}", text(length - 5)))
+}
+
+/// Different domains of the maximum length.
+fn domains(count: usize) -> Vec<String> {
+    let rest = [text(63), text(63), text(61)].join(".");
+    names(count, 63)
+        .map(|label| format!("{label}.{rest}"))
+        .collect()
+}
+
+fn list<T: Into<Value>>(count: usize, element: impl FnMut(usize) -> T) -> Value {
+    (0..count).map(element).map(Into::into).collect()
+}
+
+/// The names of Services with the maximum length.
+fn services() -> impl Iterator<Item = String> + Clone {
+    names(SERVICES, 63)
+}
 
 /// Sizes of a crowd (matches of one kind): around 64, the threshold for a match tree, and a route's maximum.
 const CROWDS: [usize; 4] = [63, 64, 65, 128];
@@ -50,79 +131,4 @@ pub(super) fn crowds() -> Vec<Value> {
             })
         })
         .collect()
-}
-
-/// An HTTPRoute and a GRPCRoute with the longest values and lists that their CRDs and Envoy's limits accept.
-pub(super) fn longest() -> Vec<Value> {
-    let text = |count: usize| "a".repeat(count);
-    let path = |count: usize| format!("/{}", text(count - 1));
-    let names = |count: usize, length: usize| {
-        (0..count).map(move |n| format!("x{n:02}{}", "a".repeat(length - 3)))
-    };
-    let headers: Vec<Value> = names(16, 256)
-        .map(|name| json!({"name": name, "value": text(4_096)}))
-        .collect();
-    let query: Vec<Value> = names(16, 256)
-        .map(|name| json!({"name": name, "value": text(1_024)}))
-        .collect();
-    let modifier = json!({
-        "set": headers,
-        "add": names(16, 255).map(|name| json!({"name": name, "value": text(4_096)})).collect::<Vec<_>>(),
-        "remove": names(16, 254).collect::<Vec<_>>(),
-    });
-    let cors = json!({
-        "allowOrigins": names(64, 63).map(|name| format!("https://{name}.{}.com", text(63))).collect::<Vec<_>>(),
-        "allowHeaders": names(64, 256).collect::<Vec<_>>(),
-        "exposeHeaders": names(64, 256).collect::<Vec<_>>(),
-        "allowMethods": ["GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH"],
-    });
-    let replace =
-        |count: usize| json!({"type": "ReplacePrefixMatch", "replacePrefixMatch": path(count)});
-    let filters = |path: Value| {
-        json!([
-            {"type": "RequestHeaderModifier", "requestHeaderModifier": modifier},
-            {"type": "ResponseHeaderModifier", "responseHeaderModifier": modifier},
-            {"type": "URLRewrite", "urlRewrite": {"hostname": "a.example.com", "path": path}},
-            {"type": "CORS", "cors": cors},
-            {"type": "RequestMirror", "requestMirror": {"backendRef": {"name": "s2", "port": 80}, "percent": 1}},
-        ])
-    };
-    let backend = json!([{"name": "s1", "port": 80, "weight": 1_000_000}]);
-    let prefix = json!([{"path": {"type": "PathPrefix", "value": path(1_024)}}]);
-    let redirect =
-        |path: Value| json!([{"type": "RequestRedirect", "requestRedirect": {"path": path}}]);
-    // With more hosts, the route's configuration is too large.
-    let hosts: Vec<String> = names(5, 63)
-        .map(|name| [name, text(63), text(63), text(61)].join("."))
-        .collect();
-    let (namespace, gateway) = pool::GATEWAYS[0];
-    let route = |kind: &str, rules: Value| {
-        json!({
-            "apiVersion": "gateway.networking.k8s.io/v1",
-            "kind": kind,
-            "metadata": {"namespace": namespace, "name": text(253)},
-            "spec": {"parentRefs": [{"name": gateway}], "hostnames": hosts, "rules": rules},
-        })
-    };
-    let http = json!([
-        {
-            "matches": [
-                {"path": {"type": "Exact", "value": path(1_024)}, "headers": headers, "queryParams": query},
-                {"path": {"type": "RegularExpression", "value": path(1_000)}},
-            ],
-            "filters": filters(json!({"type": "ReplaceFullPath", "replaceFullPath": path(1_024)})),
-            "backendRefs": backend,
-        },
-        {"matches": prefix, "filters": filters(replace(1)), "backendRefs": backend},
-        {"matches": [{"path": {"value": path(1_023)}}], "filters": filters(replace(1_024)), "backendRefs": backend},
-        {"matches": [{"path": {"value": path(1_022)}}], "filters": redirect(replace(1))},
-        {"matches": [{"path": {"value": path(1_021)}}], "filters": redirect(replace(1_024))},
-    ]);
-    let call = |method: Value| json!({"matches": [{"method": method, "headers": headers}], "backendRefs": backend});
-    let grpc = json!([
-        call(json!({"service": text(1_024), "method": text(1_024)})),
-        call(json!({"method": text(1_000)})),
-        call(json!({"type": "RegularExpression", "service": text(500), "method": text(500)})),
-    ]);
-    vec![route("HTTPRoute", http), route("GRPCRoute", grpc)]
 }

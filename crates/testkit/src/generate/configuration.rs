@@ -3,7 +3,8 @@
 use proptest::prelude::*;
 use serde_json::json;
 
-use super::json::{Json, any_number, any_of, boolean, just, may, mostly, record};
+use super::bounds::INSTANCE;
+use super::json::{Json, any_number, any_of, boolean, just, list, may, mostly, must, record};
 
 /// The names of SesameConfigurations.
 const NAMES: &[&str] = &["c1", "c2"];
@@ -107,6 +108,112 @@ fn listeners() -> Json {
             may(0.3, any_of(&["Allow", "Drop"])),
         ),
     ])
+}
+
+/// The instance's configuration. Always valid: while it isn't, the last valid one applies.
+pub(super) fn instance() -> Json {
+    let extension = || {
+        (any_of(&["one", "two"]), mostly(&["e1", "e2"], &["missing"]))
+            .prop_map(|(namespace, name)| json!({"namespace": namespace, "name": name}))
+            .boxed()
+    };
+    let entries = || {
+        list(
+            prop_oneof![
+                just(json!({"remoteAddress": {}})),
+                just(json!({"genericKey": {"value": "100%"}})),
+                just(json!({"requestHeader": {"headerName": "x-a", "descriptorKey": "a"}})),
+                just(json!({"requestHeaderValueMatch": {"headers": [{"name": "x-a", "present": true}], "value": "a"}})),
+            ]
+            .boxed(),
+            1..4,
+        )
+    };
+    let descriptor = entries().prop_map(|entries| json!({"entries": entries}));
+    let rates = record(vec![
+        ("extensionService", must(extension())),
+        ("domain", may(0.3, any_of(&["a", "b.c/%"]))),
+        ("failOpen", may(0.3, boolean())),
+        ("enableXRateLimitHeaders", may(0.3, boolean())),
+        ("enableResourceExhaustedCode", may(0.3, boolean())),
+        (
+            "defaultGlobalRateLimitPolicy",
+            may(
+                0.5,
+                list(descriptor.boxed(), 1..3)
+                    .prop_map(|descriptors| json!({"descriptors": descriptors}))
+                    .boxed(),
+            ),
+        ),
+    ]);
+    let body = record(vec![
+        ("maxRequestBytes", may(0.7, any_number(&[1, 1 << 20]))),
+        ("allowPartialMessage", may(0.5, boolean())),
+        ("packAsBytes", may(0.5, boolean())),
+    ]);
+    let policy = record(vec![
+        ("disabled", may(0.3, boolean())),
+        ("context", may(0.5, just(json!({"k": "%", "ü": "a"})))),
+    ]);
+    let auth = record(vec![
+        ("extensionService", must(extension())),
+        ("failOpen", may(0.3, boolean())),
+        ("authPolicy", may(0.5, policy)),
+        ("responseTimeout", may(0.3, any_of(&["0s", "5s"]))),
+        ("withRequestBody", may(0.3, body)),
+    ]);
+    let set = |value: &str| json!([{"name": "x-a", "value": value}, {"name": "x-b", "value": "b"}]);
+    let changes = || {
+        record(vec![
+            (
+                "set",
+                may(
+                    0.7,
+                    prop_oneof![just(set("100%")), just(set("%HOSTNAME%"))].boxed(),
+                ),
+            ),
+            ("remove", may(0.5, just(json!(["x-c", "server"])))),
+        ])
+    };
+    let policy = record(vec![
+        ("requestHeaders", may(0.7, changes())),
+        ("responseHeaders", may(0.7, changes())),
+        ("applyToIngress", may(0.5, boolean())),
+    ]);
+    let tags = json!([
+        {"tagName": "a", "literal": "100%"},
+        {"tagName": "b/ü", "literal": "%REQ(x)%"},
+        {"tagName": "c", "requestHeaderName": "x-a"},
+    ]);
+    let tracing = record(vec![
+        ("extensionService", must(extension())),
+        ("serviceName", may(0.3, any_of(&["web", "a b"]))),
+        ("overallSampling", may(0.5, any_of(&["0", "0.0001", "100"]))),
+        ("includePodDetail", may(0.3, boolean())),
+        ("maxPathTagLength", may(0.3, any_number(&[1, 8192]))),
+        ("customTags", may(0.5, just(tags))),
+    ]);
+    let certificate = json!({"fallbackCertificate": {"namespace": "one", "name": "c1"}});
+    let gateway = json!({"controllerName": "projectsesame.io/gateway-controller"});
+    let spec = record(vec![
+        ("gateway", must(just(gateway))),
+        ("listeners", may(0.5, listeners())),
+        ("httpProxy", may(0.5, just(certificate))),
+        ("rateLimitService", may(0.5, rates)),
+        ("globalAuth", may(0.3, auth)),
+        ("policy", may(0.4, policy)),
+        ("tracing", may(0.4, tracing)),
+    ]);
+    spec.prop_map(|spec| {
+        let (namespace, name) = INSTANCE;
+        json!({
+            "apiVersion": "projectsesame.io/v1alpha1",
+            "kind": "SesameConfiguration",
+            "metadata": {"namespace": namespace, "name": name},
+            "spec": spec,
+        })
+    })
+    .boxed()
 }
 
 fn ranges() -> Json {

@@ -80,7 +80,7 @@ fn gateway_of(metadata: Json) -> Json {
         ("gatewayClassName", must(class)),
         ("listeners", must(list(listener(), 1..7))),
         ("addresses", may(0.2, unique_list(address(), 0..3, ""))),
-        ("infrastructure", may(0.05, infrastructure())),
+        ("infrastructure", may(0.3, infrastructure())),
         ("tls", may(0.3, tls())),
         ("allowedListeners", may(0.5, allowed_listeners())),
         ("defaultScope", may(0.3, mostly(&["All"], &["None"]))),

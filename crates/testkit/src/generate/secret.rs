@@ -32,7 +32,7 @@ pub(super) fn secret() -> Json {
 /// A certificate chain, usually valid.
 pub(super) fn chain() -> Json {
     let pairs = &*PAIRS;
-    prop_oneof![3 => 0..4usize, 1 => 0..pairs.len()]
+    prop_oneof![3 => 0..6usize, 1 => 0..pairs.len()]
         .prop_map(|at| Value::from(pairs[at].0.as_str()))
         .boxed()
 }
@@ -44,8 +44,8 @@ fn secret_of(metadata: Json) -> Json {
     ];
     let pairs = &*PAIRS;
     let pair = prop_oneof![
-        // The first four are valid.
-        3 => 0..4usize,
+        // The first six are valid.
+        3 => 0..6usize,
         1 => 0..pairs.len(),
     ];
     let fields =
@@ -147,6 +147,7 @@ fn pairs() -> Vec<(String, String)> {
         (alone.chain.clone(), alone.private_key.clone()),
         of_algorithm(&rcgen::PKCS_ECDSA_P384_SHA384),
     ];
+    pairs.extend(rsa());
     // Invalid pairs.
     pairs.push((first.chain.clone(), second.private_key.clone()));
     pairs.push(of_algorithm(&rcgen::PKCS_ED25519));
@@ -186,6 +187,15 @@ fn pairs() -> Vec<(String, String)> {
     pairs.push((x509(&first.chain), first.private_key.clone()));
     pairs.push(expired());
     pairs
+}
+
+/// Self-signed certificates with the smallest and the largest RSA keys.
+pub(super) fn rsa() -> impl Iterator<Item = (String, String)> {
+    let files = [include_str!("rsa-2048.pem"), include_str!("rsa-4096.pem")];
+    files.into_iter().map(|pem| {
+        let at = pem.find("-----BEGIN PRIVATE").expect("a key");
+        (pem[..at].to_owned(), pem[at..].to_owned())
+    })
 }
 
 fn one_line(pem: &str) -> String {
