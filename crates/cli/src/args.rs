@@ -359,8 +359,8 @@ pub(crate) struct BootstrapArgs {
         default_value = "127.0.0.1:9901"
     )]
     pub(crate) admin: String,
-    /// Unix socket on which Envoy's worker threads report readiness to `sesame envoy-sidecar`, which needs
-    /// /run/sesame/readiness.sock [default: none]
+    /// Unix socket on which Envoy reports readiness [default: none]. `sesame envoy-sidecar` expects
+    /// /run/sesame/readiness.sock
     #[arg(long, value_name = "PATH")]
     pub(crate) readiness_socket: Option<PathBuf>,
     /// The Envoy's certificate: a PEM file on the Envoy's machine
