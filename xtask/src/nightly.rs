@@ -29,6 +29,8 @@ enum Check {
     Configuration,
     /// All conformance profiles with the previous version of Envoy
     Conformance,
+    /// Hostile tenants, clients and Envoys
+    Hostile,
     /// Every fuzz target
     Fuzz,
 }
@@ -79,6 +81,7 @@ impl Check {
         match self {
             Self::Configuration => vec![words(&["e2e", "--changes", CHANGES, "configuration"])],
             Self::Conformance => vec![words(&["conformance", "--all", "--previous-envoy"])],
+            Self::Hostile => vec![words(&["e2e", "hostile"])],
             Self::Fuzz => {
                 let seconds = fuzz_seconds.to_string();
                 let target = |name| words(&["fuzz", name, "--seconds", seconds.as_str()]);
