@@ -14,7 +14,7 @@ use sesame_tests::allocator::{self, Counting};
 /// The maximum size of an object: etcd's limit.
 const OBJECT: usize = 1_500_000;
 /// A number of objects of one tenant, and the maximum memory for all of them together: below the default limit of Sesame's
-/// containers, 512 MiB.
+/// containers, 768 MiB.
 const MANY: usize = 100;
 const MEMORY_OF_MANY: usize = 320 * 1024 * 1024;
 /// The maximum memory for an object, at any time while it is translated.

@@ -26,7 +26,7 @@ pub struct InstanceConfiguration {
     /// if it doesn't manage any, and to the port for probes and metrics; true by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network_policy: Option<bool>,
-    /// The resources of each replica; by default, requests of 50m CPU and 64Mi memory, and a memory limit of 512Mi.
+    /// The resources of each replica; by default, requests of 50m CPU and 64Mi memory, and a memory limit of 768Mi.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resources: Option<InstanceResources>,
     /// The labels of the nodes that may run Sesame.

@@ -123,7 +123,7 @@ impl Builder<'_> {
             Some(resources) => json!(resources),
             None => json!({
                 "requests": { "cpu": "50m", "memory": "64Mi" },
-                "limits": { "memory": "512Mi" },
+                "limits": { "memory": "768Mi" },
             }),
         };
         let variable = |name: &str, field: &str| {
