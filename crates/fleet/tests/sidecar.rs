@@ -30,6 +30,10 @@ const SETTLE_TIME: Duration = Duration::from_millis(700);
 /// Longer than the timeout of a request to Envoy's admin interface.
 const ADMIN_TIMEOUT: Duration = Duration::from_secs(11);
 
+/// The metric of an Envoy that doesn't accept connections because of overload.
+const OVERLOADED: &str =
+    "envoy_overload_envoy_overload_actions_stop_accepting_connections_active{} 1";
+
 const FLEET: &str = "default/web";
 
 /// Envoy's port for HTTP.
@@ -476,13 +480,12 @@ async fn envoy_is_ready_until_its_worker_threads_hang() {
 async fn an_overloaded_envoy_is_ready() {
     let fixture = Fixture::with_memory(Duration::ZERO, TIMEOUT, Some(1)).await;
     let overloaded = async {
-        loop {
-            let mut client = TcpStream::connect((fixture.ip, WEB)).await.unwrap();
-            send_request(&mut client).await;
-            let accepted = timeout(SETTLE_TIME, client.read_u8()).await;
-            if accepted.is_err() {
-                return;
-            }
+        while !send(fixture.sidecar, "GET", "/metrics")
+            .await
+            .1
+            .contains(OVERLOADED)
+        {
+            tokio::time::sleep(SETTLE_TIME).await;
         }
     };
     timeout(TIMEOUT, overloaded).await.expect("overload");

@@ -1,8 +1,8 @@
 //! The listener that shows whether Envoy serves.
 //!
 //! In: a Unix socket. Out: a listener that sends a word on each connection. Envoy's worker threads serve it, as they
-//! serve clients, once Envoy has its first listeners and clusters. The admin interface would be the wrong one to ask: Envoy's
-//! main thread serves it, which doesn't respond while it loads a large configuration.
+//! serve clients, once Envoy has its first listeners and clusters. The admin interface doesn't show it: Envoy's
+//! main thread serves that interface, and doesn't respond while it loads a large configuration.
 
 use std::path::Path;
 
