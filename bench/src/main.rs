@@ -57,7 +57,7 @@ struct Settings {
     /// Number of HTTPRoutes for `translate` and `rss`
     #[arg(long, default_value_t = 10_000)]
     routes: usize,
-    /// Number of routes for `kinds` and of BackendTLSPolicies for `policies`
+    /// Number of routes for `kinds`, of children for `translate`, and of BackendTLSPolicies for `policies`
     #[arg(long, default_value_t = 1_000)]
     objects: usize,
     /// Kinds of routes for `kinds`, after HTTPRoutes [default: all]

@@ -10,6 +10,7 @@ use anyhow::{Result, ensure};
 use sesame_api::Object;
 use sesame_control::core::{Core, Input};
 use sesame_envoy::{Options, names};
+use sesame_model::FleetId;
 use sesame_testkit::many;
 
 use crate::Settings;
@@ -58,24 +59,13 @@ pub(crate) fn run(settings: &Settings) -> Result<Vec<Figure>> {
         .note("one core"),
     ];
     figures.extend(one_route(&mut core, count)?);
+    figures.extend(one_child(settings.objects)?);
     Ok(figures)
 }
 
 /// Changes a route's Service and reverts it.
 fn one_route(core: &mut Core, count: usize) -> Result<Vec<Figure>> {
-    let (mut commits, mut joins) = (Samples::default(), Samples::default());
-    for change in 0..CHANGES / 2 {
-        let index = spread(change, count);
-        let [there, back] = [(index + 1) % count, index].map(|service| swapped(index, service));
-        for object in [there, back] {
-            let start = Instant::now();
-            let commit = core.commit([Input::Upsert(object)]);
-            commits.push(milliseconds(start));
-            let resources = core.assemble(&commit);
-            joins.push(milliseconds(start));
-            ensure!(!resources.is_empty(), "a changed route changed no resource");
-        }
-    }
+    let (commits, joins) = changes(core, count, swapped)?;
     Ok(vec![
         Figure::of(
             "changing one route: time to commit",
@@ -90,6 +80,61 @@ fn one_route(core: &mut Core, count: usize) -> Result<Vec<Figure>> {
             &joins,
         ),
     ])
+}
+
+/// Changes the Service of a child of an HTTPProxy and reverts it.
+fn one_child(children: usize) -> Result<Vec<Figure>> {
+    let mut core = Core::new(Options::default());
+    let apps = (0..children).flat_map(|index| {
+        let [_, service, slice] = many::app(index, many::endpoint(index));
+        [swapped_child(index, index)]
+            .into_iter()
+            .chain([&service, &slice].map(many::object))
+    });
+    let objects = apps.chain([many::object(&objects::root(children))]);
+    let inputs = objects.map(Input::Upsert);
+    core.apply(inputs.chain([objects::ready_fleet(FleetId::Default)]));
+    let (commits, joins) = changes(&mut core, children, swapped_child)?;
+    Ok(vec![
+        Figure::of(
+            format!("changing one of {children} children of an HTTPProxy: time to commit"),
+            Unit::Milliseconds,
+            &commits,
+        ),
+        Figure::of(
+            format!(
+                "changing one of {children} children of an HTTPProxy: time until the host is assembled"
+            ),
+            Unit::Milliseconds,
+            &joins,
+        ),
+    ])
+}
+
+/// Changes one object after another to another Service and back. Returns the times to commit and to assemble.
+fn changes(
+    core: &mut Core,
+    count: usize,
+    swapped: impl Fn(usize, usize) -> Object,
+) -> Result<(Samples, Samples)> {
+    let (mut commits, mut joins) = (Samples::default(), Samples::default());
+    for change in 0..CHANGES / 2 {
+        let index = spread(change, count);
+        let [there, back] = [(index + 1) % count, index].map(|service| swapped(index, service));
+        for object in [there, back] {
+            let start = Instant::now();
+            let commit = core.commit([Input::Upsert(object)]);
+            commits.push(milliseconds(start));
+            let resources = core.assemble(&commit);
+            joins.push(milliseconds(start));
+            ensure!(!resources.is_empty(), "a changed route changed no resource");
+        }
+    }
+    Ok((commits, joins))
+}
+
+fn swapped_child(child: usize, service: usize) -> Object {
+    many::object(&objects::child(&many::name(child), &many::name(service)))
 }
 
 fn swapped(route: usize, service: usize) -> Object {

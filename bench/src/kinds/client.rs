@@ -14,6 +14,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;
 
 use super::{BACKEND, Kind, PACE, PATIENCE, site};
+use crate::objects;
 
 /// A client. HTTP requests and gRPC calls share one connection; every other request has its own.
 pub(super) struct Client {
@@ -55,8 +56,8 @@ impl Client {
         let path = format!("/{}/Get", site::CALLED);
         match self.kind {
             Kind::Child => {
-                let path = format!("{}{path}", site::prefix(index));
-                self.send(address, &Request::get(site::ROOT_HOST, &path))
+                let path = format!("{}{path}", objects::prefix(index));
+                self.send(address, &Request::get(objects::ROOT_HOST, &path))
             }
             Kind::Http | Kind::Proxy | Kind::Ingress => {
                 self.send(address, &Request::get(&many::host(index), &path))

@@ -7,6 +7,7 @@ use sesame_testkit::many::{self, GATEWAY, NAMESPACE, SERVICE_PORT};
 
 use super::Kind;
 use crate::local;
+use crate::objects;
 
 /// The port of the Gateway's only listener or of the default fleet. TCP routes use the ports above it.
 const PORT: u16 = 10_000;
@@ -16,8 +17,6 @@ const IN_A_SET: usize = 64;
 const IN_A_FILE: usize = 100;
 /// The gRPC service that is called.
 pub(super) const CALLED: &str = "shop.Users";
-/// The host of the root that includes all children.
-pub(super) const ROOT_HOST: &str = "root.example.com";
 
 /// The offset added to the default fleet's ports, which are below 1024.
 pub(super) fn port_offset(kind: Kind) -> u16 {
@@ -66,7 +65,7 @@ pub(super) fn files(
         shared.extend(listener_sets(count + 1));
     }
     if kind == Kind::Child {
-        shared.push(root(count + 1));
+        shared.push(objects::root(count + 1));
     }
     for name in (0..rounds).map(service) {
         let mut service = many::service(&name);
@@ -97,28 +96,6 @@ pub(super) fn other(kind: Kind, index: usize) -> Option<Value> {
     let mut other = (kind == Kind::Child).then(|| route(kind, index, 0))?;
     other["spec"]["routes"] = json!([{"directResponsePolicy": {"statusCode": 404}}]);
     Some(other)
-}
-
-/// The paths of the child `index`.
-pub(super) fn prefix(index: usize) -> String {
-    format!("/{}", many::name(index))
-}
-
-/// The root of children.
-fn root(children: usize) -> Value {
-    let include =
-        |index| json!({"name": many::name(index), "conditions": [{"prefix": prefix(index)}]});
-    let includes: Vec<Value> = (0..children).map(include).collect();
-    json!({
-        "apiVersion": "projectsesame.io/v1",
-        "kind": "HTTPProxy",
-        "metadata": {"namespace": NAMESPACE, "name": "root"},
-        "spec": {
-            "ingressClassName": "sesame",
-            "virtualhost": {"fqdn": ROOT_HOST},
-            "includes": includes,
-        },
-    })
 }
 
 fn gateway(kind: Kind) -> Option<Value> {
@@ -162,15 +139,7 @@ fn of(kind: Kind, name: &str, index: usize, service: &str) -> Value {
     let metadata = json!({"namespace": NAMESPACE, "name": name});
     match kind {
         Kind::Proxy | Kind::Child => {
-            let mut proxy = json!({
-                "apiVersion": "projectsesame.io/v1",
-                "kind": "HTTPProxy",
-                "metadata": metadata,
-                "spec": {
-                    "ingressClassName": "sesame",
-                    "routes": [{"services": [{"name": service, "port": SERVICE_PORT}]}],
-                },
-            });
+            let mut proxy = objects::child(name, service);
             if kind == Kind::Proxy {
                 proxy["spec"]["virtualhost"] = json!({"fqdn": many::host(index)});
             }
