@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use sesame_engine::{Builder, Keys, Table};
 use sesame_model::{
-    Certificate, CertificateKey, ChainTarget, ClusterKey, FleetId, Listener, ListenerKey,
+    Certificate, CertificateKey, ChainTarget, ClusterKey, FleetId, Listener, ListenerKey, Route,
     Termination, TlsMode, TrustBundleKey, VirtualHost, VirtualHostKey,
 };
 
@@ -33,8 +33,9 @@ pub(super) fn hosts_by_cluster(
     )
 }
 
-/// The clusters that only the old version of a host refers to, and those that only the new one does. Routes at the
-/// start and at the end of the list that both versions share aren't looked at.
+/// The clusters that only the old version of a host refers to, and those that only the new one does. The
+/// routes at the start and at the end of the list, which both versions share, are searched only if other routes' clusters
+/// differ.
 fn changed_clusters_of(
     key: &VirtualHostKey,
     old: &VirtualHost,
@@ -45,21 +46,29 @@ fn changed_clusters_of(
     let pairs = old.routes[start..].iter().rev();
     let pairs = pairs.zip(new.routes[start..].iter().rev());
     let end = pairs.take_while(|(old, new)| Arc::ptr_eq(old, new)).count();
-    let only = |host: &VirtualHost, other: &VirtualHost| {
-        let changed = host.routes[start..host.routes.len() - end].iter();
-        let changed = changed.flat_map(|route| route.clusters());
-        let mut only: BTreeSet<_> = changed.chain(host.clusters_of_checks()).collect();
-        // Usually empty on one side.
-        if !only.is_empty() {
-            for cluster in other.clusters() {
-                only.remove(cluster);
-            }
-        }
-        let only = only.into_iter();
-        only.map(|cluster| (key.table.fleet.clone(), cluster.clone()))
+    let (old_end, new_end) = (old.routes.len() - end, new.routes.len() - end);
+    let of_old: BTreeSet<_> = clusters(&old.routes[start..old_end])
+        .chain(old.clusters_of_checks())
+        .collect();
+    let of_new: BTreeSet<_> = clusters(&new.routes[start..new_end])
+        .chain(new.clusters_of_checks())
+        .collect();
+    let mut changed: BTreeSet<_> = of_old.symmetric_difference(&of_new).copied().collect();
+    let mut shared = clusters(&old.routes[..start]).chain(clusters(&old.routes[old_end..]));
+    while !changed.is_empty()
+        && let Some(cluster) = shared.next()
+    {
+        changed.remove(cluster);
+    }
+    [of_old, of_new].map(|of_one| {
+        let only = of_one.intersection(&changed);
+        only.map(|cluster| (key.table.fleet.clone(), (*cluster).clone()))
             .collect()
-    };
-    [only(old, new), only(new, old)]
+    })
+}
+
+fn clusters(routes: &[Arc<Route>]) -> impl Iterator<Item = &ClusterKey> {
+    routes.iter().flat_map(|route| route.clusters())
 }
 
 /// The clusters that a listener forwards connections to, and the one that gets its spans.
