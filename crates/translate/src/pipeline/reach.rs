@@ -33,9 +33,8 @@ pub(super) fn hosts_by_cluster(
     )
 }
 
-/// The clusters that only the old version of a host refers to, and those that only the new one does. The
-/// routes at the start and at the end of the list, which both versions share, are searched only if other routes' clusters
-/// differ.
+/// The clusters that only the old version of a host refers to, and those that only the new one does. The routes at the
+/// start and at the end of the list, which both versions share, are searched only if the clusters of the others differ.
 fn changed_clusters_of(
     key: &VirtualHostKey,
     old: &VirtualHost,
