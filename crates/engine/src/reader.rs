@@ -58,6 +58,18 @@ impl Reader<'_> {
         })
     }
 
+    /// The values of the rows in group `key` of the index, sorted by row key. Depends on the members and their values.
+    /// Costs O(members).
+    pub fn values_by<K: Key, V: Value, I: Key>(
+        &mut self,
+        index: Index<K, V, I>,
+        key: &I,
+    ) -> Vec<Arc<V>> {
+        let group = self.group(index, key, BY);
+        let store = self.store(index.table);
+        store.members::<I, _>(index.part, group, |_, value| Arc::clone(value))
+    }
+
     /// The keys of the rows in group `key` of the index, sorted. Depends on the members, not on their values.
     /// Costs O(members).
     pub fn keys<K: Key, V: Value, I: Key>(&mut self, index: Index<K, V, I>, key: &I) -> Vec<K> {

@@ -426,7 +426,7 @@ fn status_of(
             findings.push(Finding::error(About::HOST, "spec", message));
         }
     }
-    for (_, of_root) in reader.by(stages.by_affected, key) {
+    for of_root in reader.values_by(stages.by_affected, key) {
         findings.extend(of_root.iter().cloned());
     }
     let orphaned = !root && reader.count(stages.by_included, key) == 0;

@@ -35,9 +35,9 @@ const MAX_CHECKED: usize = 256;
 /// The routes of an HTTPProxy at one place in the tree of a root.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Placed {
-    matches: Vec<RankedMatch>,
+    matches: Vec<Arc<RankedMatch>>,
     /// Matches that follow all other matches of the same rank.
-    last: Vec<RankedMatch>,
+    last: Vec<Arc<RankedMatch>>,
 }
 
 /// The routes of an included HTTPProxy, for each set of conditions in `visits`. `https` is the port to which requests
@@ -83,11 +83,10 @@ pub(super) fn rules(
     https: u16,
 ) -> RouteRules {
     // A row for each member of the tree: each HTTPProxy with inclusions also has routes, if only an empty list.
-    let included = reader.by(by_root, key);
+    let included = reader.values_by(by_root, key);
     let (mut matches, mut last) = (Vec::with_capacity(tree.visits.len()), Vec::new());
     for Visit { member, number, .. } in &tree.visits {
-        let (_, placed) = &included[*member];
-        let placed = &placed[*number];
+        let placed = &included[*member][*number];
         matches.extend_from_slice(&placed.matches);
         last.extend_from_slice(&placed.last);
     }
@@ -97,9 +96,6 @@ pub(super) fn rules(
     }
     matches.append(&mut last);
     matches.append(&mut out.placed.last);
-    for (index, entry) in matches.iter_mut().enumerate() {
-        entry.order = (index, 0);
-    }
     RouteRules {
         seniority: root.seniority.clone(),
         matches,
@@ -337,17 +333,18 @@ impl<'a> Rules<'a> {
             true => &mut self.placed.last,
             false => &mut self.placed.matches,
         };
-        list.push(RankedMatch {
+        let route = Route {
+            matches: requests,
+            cors: self.host.cors.clone(),
+            ..route
+        };
+        list.push(Arc::new(RankedMatch {
             rank,
-            order: (0, 0),
-            routes: Arc::new([Arc::new(Route {
-                matches: requests,
-                cors: self.host.cors.clone(),
-                ..route
-            })]),
+            place: (0, 0),
+            routes: [Arc::new(route)].into(),
             without_tls,
             scans,
-        });
+        }));
     }
 
     /// Redirects requests without TLS to the same host with TLS.

@@ -17,7 +17,7 @@ use super::{Ours, host, paths};
 use crate::http_proxy::default_headers::{self, DefaultChanges};
 use crate::problem::{FieldError, Notices};
 use crate::settings::Settings;
-use crate::shared::expressions::Meter;
+use crate::shared::expressions::{Meter, Scan};
 use crate::shared::hostname;
 use crate::shared::hosts::{self, RankedMatch, RouteRules};
 use crate::shared::precedence::{MatchRank, Seniority, Source};
@@ -82,7 +82,7 @@ pub(super) fn rules(
 
 /// Why the rules for all hosts aren't applied to the Ingress's wildcard hosts: each of these hosts has a copy of them.
 pub(super) fn too_many_for_wildcards(
-    hosts: &BTreeMap<Arc<str>, Vec<RankedMatch>>,
+    hosts: &BTreeMap<Arc<str>, Vec<Arc<RankedMatch>>>,
     tls: Option<&IngressTls>,
 ) -> Option<String> {
     let names = tls.into_iter().flat_map(|tls| tls.hosts.keys());
@@ -102,17 +102,17 @@ pub(super) fn wildcard_key(ingress: &ObjectKey, host: &str) -> ObjectKey {
 }
 
 /// Limits a match for all hosts to a wildcard host.
-fn within(host: &str, entry: &RankedMatch) -> RankedMatch {
+fn within(host: &str, entry: &RankedMatch) -> Arc<RankedMatch> {
     let limited = |route: &Arc<Route>| {
         let mut route = Route::clone(route);
         route.matches.headers.extend(wildcards::one_label(host));
         Arc::new(route)
     };
-    RankedMatch {
+    Arc::new(RankedMatch {
         routes: entry.routes.iter().map(limited).collect(),
         without_tls: entry.without_tls.as_ref().map(limited),
         ..entry.clone()
-    }
+    })
 }
 
 /// The matches for each host.
@@ -122,7 +122,7 @@ pub(super) fn translate(
     key: &ObjectKey,
     ingress: &Ingress,
     notices: &mut Notices,
-) -> BTreeMap<Arc<str>, Vec<RankedMatch>> {
+) -> BTreeMap<Arc<str>, Vec<Arc<RankedMatch>>> {
     let Some(ours) = reader.get(sources.ours, key) else {
         return BTreeMap::new();
     };
@@ -158,7 +158,7 @@ pub(super) fn translate(
     let default = ingress.spec.default_backend.as_ref();
     let default = default.and_then(|_| actions.last().cloned());
     let mut actions = actions.into_iter();
-    let mut hosts: BTreeMap<Arc<str>, Vec<RankedMatch>> = BTreeMap::new();
+    let mut hosts: BTreeMap<Arc<str>, Vec<Arc<RankedMatch>>> = BTreeMap::new();
     let mut meter = Meter::default();
     for (index, rule) in ingress.spec.rules.iter().enumerate() {
         let sources = rule.http.iter().flat_map(|http| &http.paths);
@@ -181,8 +181,7 @@ pub(super) fn translate(
             let rank = MatchRank::of_default();
             let entry = entry(
                 &domain,
-                rank,
-                (index, 0),
+                (rank, (index, 0), Box::default()),
                 requests,
                 action,
                 (https, &defaults),
@@ -195,12 +194,8 @@ pub(super) fn translate(
                 Ok(path) => {
                     let requests = paths::requests(path);
                     let rank = MatchRank::of(&requests);
-                    let order = (index, position);
-                    let scans = meter.scans(&requests);
-                    let entry = RankedMatch {
-                        scans,
-                        ..entry(&domain, rank, order, requests, action, (https, &defaults))
-                    };
+                    let found = (rank, (index, position), meter.scans(&requests));
+                    let entry = entry(&domain, found, requests, action, (https, &defaults));
                     hosts.entry(Arc::clone(&domain)).or_default().push(entry);
                 }
                 Err(message) => {
@@ -212,10 +207,9 @@ pub(super) fn translate(
     }
     if let Some(action) = default {
         let requests = paths::requests(paths::all());
-        let order = (ingress.spec.rules.len(), 0);
-        let rank = MatchRank::of_default();
-        let settings = (https, &defaults);
-        let entry = entry(hostname::ANY, rank, order, requests, action, settings);
+        let place = (ingress.spec.rules.len(), 0);
+        let found = (MatchRank::of_default(), place, Box::default());
+        let entry = entry(hostname::ANY, found, requests, action, (https, &defaults));
         hosts.entry(hostname::ANY.into()).or_default().push(entry);
     }
     hosts
@@ -223,12 +217,11 @@ pub(super) fn translate(
 
 fn entry(
     domain: &str,
-    rank: MatchRank,
-    order: (usize, usize),
+    (rank, place, scans): (MatchRank, (usize, usize), Box<[Scan]>),
     mut requests: RouteMatch,
     action: Action,
     (https, defaults): (Option<u16>, &DefaultChanges),
-) -> RankedMatch {
+) -> Arc<RankedMatch> {
     requests.headers.extend(wildcards::one_label(domain));
     let without_tls = https.map(|port| {
         let redirect = Redirect {
@@ -241,13 +234,13 @@ fn entry(
         let action = Action::Redirect(Box::new(redirect));
         Arc::new(route(requests.clone(), action, defaults))
     });
-    RankedMatch {
+    Arc::new(RankedMatch {
         rank,
-        order,
-        routes: Arc::new([Arc::new(route(requests, action, defaults))]),
+        place,
+        routes: [Arc::new(route(requests, action, defaults))].into(),
         without_tls,
-        scans: Box::default(),
-    }
+        scans,
+    })
 }
 
 /// The changes to headers on all routes.

@@ -53,11 +53,14 @@ fn changed_clusters_of(
         .chain(new.clusters_of_checks())
         .collect();
     let mut changed: BTreeSet<_> = of_old.symmetric_difference(&of_new).copied().collect();
-    let mut shared = clusters(&old.routes[..start]).chain(clusters(&old.routes[old_end..]));
-    while !changed.is_empty()
-        && let Some(cluster) = shared.next()
-    {
-        changed.remove(cluster);
+    for route in old.routes[..start].iter().chain(&old.routes[old_end..]) {
+        if changed.is_empty() {
+            break;
+        }
+        // Many times faster than a loop over this chain.
+        route.clusters().for_each(|cluster| {
+            changed.remove(cluster);
+        });
     }
     [of_old, of_new].map(|of_one| {
         let only = of_one.intersection(&changed);

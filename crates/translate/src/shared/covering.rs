@@ -34,7 +34,7 @@ impl<'a> Covering<'a> {
                 true => Arc::clone(domain),
                 false => wider.into(),
             };
-            for (_, points) in reader.by(points, &(port.clone(), Arc::clone(&wider))) {
+            for points in reader.values_by(points, &(port.clone(), Arc::clone(&wider))) {
                 owners.push((Arc::clone(&wider), points));
             }
         }

@@ -14,7 +14,7 @@ use sesame_model::{Action, PathMatch, Route, RouteMatch, ValueMatch, VirtualHost
 
 use crate::problem::{Problem, bounded};
 use crate::shared::covering::Covering;
-use crate::shared::hosts::{self, HostObject, RankedMatch, Sources};
+use crate::shared::hosts::{self, HostMatch, HostObject, RankedMatch, Sources};
 use crate::shared::regex::{Measure, REQUEST};
 
 /// The maximum time for an expression, in nanoseconds.
@@ -29,7 +29,7 @@ const MAX_SHOWN: usize = 100;
 const MAX_REPORTED: usize = 16;
 
 /// A regular expression of a match.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scan {
     /// The part of a request that it matches.
     part: Part,
@@ -288,22 +288,22 @@ pub(crate) enum Effect {
 }
 
 /// Finds the matches whose expressions take too much time.
-pub(crate) fn excess<'a>(entries: &[(&'a HostObject, &'a RankedMatch)]) -> Excess<'a> {
+pub(crate) fn excess<'a>(entries: &[HostMatch<'a>]) -> Excess<'a> {
     let with_scans = entries.iter().enumerate();
-    let with_scans = with_scans.filter(|(_, (_, entry))| !entry.scans.is_empty());
+    let with_scans = with_scans.filter(|(_, one)| !one.entry.scans.is_empty());
     let mut by_age: Vec<_> = with_scans.collect();
-    by_age.sort_by(|(_, (a_object, a)), (_, (b_object, b))| {
-        let objects = a_object.seniority().cmp(b_object.seniority());
-        objects.then_with(|| a.order.cmp(&b.order))
+    by_age.sort_by(|(_, a), (_, b)| {
+        let objects = a.object.seniority().cmp(b.object.seniority());
+        objects.then_with(|| a.index.cmp(&b.index))
     });
     let mut load = Load::default();
     let mut excess = Excess::default();
-    for (index, (object, entry)) in by_age {
+    for (index, HostMatch { object, entry, .. }) in by_age {
         for scan in &entry.scans {
             if let Err(cause) = load.add(scan) {
                 let pattern = Arc::clone(&scan.pattern);
                 excess.matches.insert(index, Reason { pattern, cause });
-                excess.rules.insert((&object.key, entry.order.0));
+                excess.rules.insert((&object.key, entry.place.0));
                 break;
             }
         }
@@ -327,7 +327,7 @@ impl Excess<'_> {
             return Effect::LeftOut;
         }
         let whole = matches!(object.key.kind, Kind::HTTPRoute | Kind::GRPCRoute);
-        match whole && self.rules.contains(&(&object.key, entry.order.0)) {
+        match whole && self.rules.contains(&(&object.key, entry.place.0)) {
             true => Effect::Answered(hosts::invalid_rule(&object.key)),
             false => Effect::Served,
         }
@@ -352,8 +352,8 @@ pub(crate) struct Refusals(Vec<Refusal>);
 #[derive(Clone, Debug, PartialEq)]
 struct Refusal {
     object: ObjectKey,
-    /// The index of the rule, and of the match within the rule.
-    order: (usize, usize),
+    /// See [`RankedMatch::place`].
+    place: (usize, usize),
     reason: Reason,
 }
 
@@ -394,13 +394,13 @@ fn of_host(reader: &mut Reader<'_>, sources: Sources, key: &VirtualHostKey) -> O
     let mut counts: BTreeMap<&ObjectKey, usize> = BTreeMap::new();
     let mut refusals = Vec::new();
     for (index, reason) in excess.matches {
-        let (object, entry) = entries[index];
+        let HostMatch { object, entry, .. } = entries[index];
         let count = counts.entry(&object.key).or_default();
         *count += 1;
         if *count <= MAX_REPORTED {
             refusals.push(Refusal {
                 object: hosts::object_of(&object.key),
-                order: entry.order,
+                place: entry.place,
                 reason,
             });
         }
@@ -417,7 +417,7 @@ pub(crate) fn messages(
     let mut messages = BTreeSet::new();
     for (host, refusals) in reader.by(by_object, object) {
         let own = refusals.0.iter().filter(|one| one.object == *object);
-        messages.extend(own.map(|one| (one.order, one.reason.message(&host.domain))));
+        messages.extend(own.map(|one| (one.place, one.reason.message(&host.domain))));
     }
     messages.into_iter().take(MAX_REPORTED).collect()
 }

@@ -32,8 +32,9 @@ use crate::shared::precedence::{MatchRank, Seniority};
 pub struct RouteRules {
     /// The order among objects with equal matches.
     pub seniority: Seniority,
-    /// In the object's order.
-    pub matches: Vec<RankedMatch>,
+    /// In the object's order. Shared, since the rules of a root are copied from the rows of its tree: unchanged matches
+    /// are compared by address.
+    pub matches: Vec<Arc<RankedMatch>>,
     /// The issuers of the JSON Web Tokens that its routes require.
     pub jwt: Option<Arc<[JwtProvider]>>,
     /// The rate limit that its routes with [`Rate::OfHost`] share.
@@ -49,7 +50,7 @@ pub struct RouteRules {
 impl RouteRules {
     /// The approximate size of the configuration of a host with these rules, in bytes.
     pub(crate) fn bytes(&self) -> usize {
-        let of = |entry: &RankedMatch| {
+        let of = |entry: &Arc<RankedMatch>| {
             let routes = entry.routes.iter().chain(&entry.without_tls);
             routes.map(|route| route.bytes()).sum::<usize>()
         };
@@ -64,13 +65,13 @@ impl RouteRules {
     /// Rules that respond with a status to requests that match nothing else.
     fn refused(&self, status: u16) -> Self {
         Self {
-            matches: vec![RankedMatch {
+            matches: vec![Arc::new(RankedMatch {
                 rank: MatchRank::of_default(),
-                order: (0, 0),
-                routes: Arc::new([Arc::new(Route::respond_to_all(status))]),
+                place: (0, 0),
+                routes: [Arc::new(Route::respond_to_all(status))].into(),
                 without_tls: None,
                 scans: Box::default(),
-            }],
+            })],
             seniority: self.seniority.clone(),
             jwt: None,
             rate: None,
@@ -82,15 +83,14 @@ impl RouteRules {
 }
 
 /// One match of a rule, and its action.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RankedMatch {
     /// How specific it is.
     pub rank: MatchRank,
-    /// The index of the rule, and of the match within the rule.
-    pub order: (usize, usize),
-    /// Usually one; several if requests are split before they are modified. Shared, since rules copy their matches from
-    /// other rows.
-    pub routes: Arc<[Arc<Route>]>,
+    /// The index of the rule in the object's spec, and of the match within the rule.
+    pub place: (usize, usize),
+    /// Usually one; several if requests are split before they are modified.
+    pub routes: Box<[Arc<Route>]>,
     /// Replaces the routes on listeners without TLS, usually with a redirect to HTTPS.
     pub without_tls: Option<Arc<Route>>,
     /// The regular expressions of the match, in its order.
@@ -380,7 +380,7 @@ fn routes(objects: &[HostObject], listeners: &[&ListenerPoint]) -> (Vec<Arc<Rout
     let excess = expressions::excess(&entries);
     // Whether a match that can be reached is left out.
     let mut overloaded = false;
-    for (index, (object, entry)) in entries.into_iter().enumerate() {
+    for (index, HostMatch { object, entry, .. }) in entries.into_iter().enumerate() {
         match excess.effect(index, object, entry) {
             Effect::Served => {}
             Effect::LeftOut => {
@@ -510,27 +510,35 @@ pub(crate) fn objects(
     found
 }
 
+/// A match of an object with routes for a host.
+pub(crate) struct HostMatch<'a> {
+    pub(crate) object: &'a HostObject,
+    /// Its index in the object's matches.
+    pub(crate) index: usize,
+    pub(crate) entry: &'a RankedMatch,
+}
+
 /// The matches of objects with routes for the same host, in order of precedence.
-pub(crate) fn in_order(objects: &[HostObject]) -> Vec<(&HostObject, &RankedMatch)> {
-    let mut entries: Vec<(&HostObject, &RankedMatch)> = objects
-        .iter()
-        .flat_map(|object| {
-            object
-                .rules
-                .matches
-                .iter()
-                .map(move |entry| (object, entry))
-        })
-        .collect();
-    entries.sort_by(|(a_object, a), (b_object, b)| {
+pub(crate) fn in_order(objects: &[HostObject]) -> Vec<HostMatch<'_>> {
+    let mut entries = Vec::new();
+    for object in objects {
+        let matches = object.rules.matches.iter().enumerate();
+        entries.extend(matches.map(|(index, entry)| HostMatch {
+            object,
+            index,
+            entry,
+        }));
+    }
+    // Stable: equal matches of an object stay in its order.
+    entries.sort_by(|a, b| {
         // Usually so: a host with many matches belongs to few objects.
-        if std::ptr::eq(*a_object, *b_object) {
-            return a.rank.cmp(&b.rank).then_with(|| a.order.cmp(&b.order));
+        if std::ptr::eq(a.object, b.object) {
+            return a.entry.rank.cmp(&b.entry.rank);
         }
-        hostname::by_specificity(&a_object.original, &b_object.original)
-            .then_with(|| a.rank.cmp(&b.rank))
-            .then_with(|| a_object.rules.seniority.cmp(&b_object.rules.seniority))
-            .then_with(|| a.order.cmp(&b.order))
+        hostname::by_specificity(&a.object.original, &b.object.original)
+            .then_with(|| a.entry.rank.cmp(&b.entry.rank))
+            .then_with(|| a.object.seniority().cmp(b.object.seniority()))
+            .then_with(|| a.index.cmp(&b.index))
     });
     entries
 }

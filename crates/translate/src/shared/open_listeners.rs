@@ -48,7 +48,7 @@ impl OpenListeners {
         protocols: &[Protocol],
     ) -> Vec<AttachedHost> {
         let mut hosts = Vec::new();
-        for (_, points) in reader.by(self.by_kind, &kind) {
+        for points in reader.values_by(self.by_kind, &kind) {
             let listeners = points.listeners.iter();
             for point in listeners.filter(|_| points.closed.is_none()) {
                 if protocols.contains(&point.protocol)

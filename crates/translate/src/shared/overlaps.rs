@@ -9,7 +9,7 @@ use sesame_engine::{Builder, Index, Reader, Table};
 use sesame_model::{FleetId, PathMatch, RouteMatch, VirtualHostKey};
 
 use crate::shared::covering::Covering;
-use crate::shared::hosts::{self, Attachments, Sources};
+use crate::shared::hosts::{self, Attachments, HostMatch, Sources};
 
 /// The maximum number of matches that are reported for a host.
 const MAX_REPORTED: usize = 16;
@@ -100,7 +100,7 @@ fn of_host(reader: &mut Reader<'_>, sources: Sources, key: &VirtualHostKey) -> O
     // A wider hostname or a default backend gives way by design.
     let mut first: HashMap<(&str, bool, RouteMatch), ObjectKey> = HashMap::new();
     let mut overlaps = Vec::new();
-    for (object, entry) in hosts::in_order(&objects) {
+    for HostMatch { object, entry, .. } in hosts::in_order(&objects) {
         let Some(route) = entry.routes.first() else {
             continue;
         };

@@ -40,7 +40,7 @@ pub(crate) struct Rule<'a> {
 /// A valid match of a rule.
 pub(crate) struct ValidMatch {
     /// Its index in the rule.
-    order: usize,
+    index: usize,
     rank: MatchRank,
     requests: RouteMatch,
 }
@@ -85,13 +85,13 @@ pub(crate) fn read<'a>(
         errors.append(&mut rule.errors);
         ranked.reserve_exact(matches.len());
         for valid in matches {
-            ranked.push(RankedMatch {
+            ranked.push(Arc::new(RankedMatch {
                 rank: valid.rank,
-                order: (index, valid.order),
+                place: (index, valid.index),
                 scans: meter.scans(&valid.requests),
                 routes: plan.routes(&valid.requests),
                 without_tls: None,
-            });
+            }));
         }
     }
     let (refused, partially_invalid) = judge(&errors, valid_rules);
@@ -119,10 +119,10 @@ pub(crate) fn read_matches<M: Default>(
         matches
     };
     let (mut valid, mut errors) = (Vec::new(), Vec::new());
-    for (order, source) in matches.iter().enumerate() {
-        match read(&format!("{field}.matches[{order}]"), source) {
+    for (index, source) in matches.iter().enumerate() {
+        match read(&format!("{field}.matches[{index}]"), source) {
             Ok((rank, requests)) => valid.push(ValidMatch {
-                order,
+                index,
                 rank,
                 requests,
             }),
@@ -179,7 +179,7 @@ impl Plan {
         }
     }
 
-    fn routes(&self, found: &RouteMatch) -> Arc<[Arc<Route>]> {
+    fn routes(&self, found: &RouteMatch) -> Box<[Arc<Route>]> {
         self.actions
             .iter()
             .map(|(share, action)| {
