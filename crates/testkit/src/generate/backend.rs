@@ -126,11 +126,11 @@ pub(super) fn slice() -> Json {
         .boxed()
 }
 
-/// Only possible in files: an API server would reject some of these.
+/// Only possible in files: an API server would reject some of these. Health checks connect to them.
 const V4: &[&str] = &[
-    "10.0.0.1",
-    "10.0.0.2",
-    "10.0.0.3",
+    "127.0.1.1",
+    "127.0.1.2",
+    "127.0.1.3",
     "127.0.0.1",
     "0.0.0.0",
     "224.0.0.1",
@@ -144,8 +144,8 @@ const V6: &[&str] = &[
     "::",
     "fe80::1",
     "ff02::1",
-    "::ffff:10.0.0.1",
-    "::10.0.0.1",
+    "::ffff:127.0.1.1",
+    "::127.0.1.1",
 ];
 
 fn endpoint(addresses: &'static [&'static str]) -> Json {

@@ -144,7 +144,8 @@ fn with_tls() -> Value {
     )
 }
 
-/// Services with the longest names, each with many endpoints.
+/// Services with the longest names, each with many endpoints. Their addresses are loopback addresses without a server: a
+/// health check fails at once there, and Envoy uses a cluster only after the first check of each of its endpoints.
 fn backends() -> Vec<Value> {
     let both = services().map(|name| {
         let service = json!({"ports": [
@@ -152,7 +153,7 @@ fn backends() -> Vec<Value> {
             {"name": "udp", "port": 81, "protocol": "UDP"},
         ]});
         let service = named("v1", "Service", &name, service);
-        let endpoint = |number: usize| json!({"addresses": [format!("10.0.{}.{}", number / 250, number % 250 + 1)]});
+        let endpoint = |number: usize| json!({"addresses": [format!("127.1.{}.{}", number / 250, number % 250 + 1)]});
         let slice = json!({
             "apiVersion": "discovery.k8s.io/v1",
             "kind": "EndpointSlice",

@@ -20,7 +20,7 @@ pub(super) fn jwt_provider() -> Json {
         "x",
         "https://",
         "https://localhost/",
-        "https://10.0.0.1/",
+        "https://127.0.1.1/",
         "https://a.com/\n",
     ];
     let remote = record(vec![
