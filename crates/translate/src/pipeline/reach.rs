@@ -57,7 +57,6 @@ fn changed_clusters_of(
         if changed.is_empty() {
             break;
         }
-        // Many times faster than a loop over this chain.
         route.clusters().for_each(|cluster| {
             changed.remove(cluster);
         });
