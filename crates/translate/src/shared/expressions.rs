@@ -294,7 +294,7 @@ pub(crate) fn excess<'a>(entries: &[HostMatch<'a>]) -> Excess<'a> {
     let mut by_age: Vec<_> = with_scans.collect();
     by_age.sort_by(|(_, a), (_, b)| {
         let objects = a.object.seniority().cmp(b.object.seniority());
-        objects.then_with(|| a.index.cmp(&b.index))
+        objects.then_with(|| a.place().cmp(&b.place()))
     });
     let mut load = Load::default();
     let mut excess = Excess::default();

@@ -87,7 +87,8 @@ impl RouteRules {
 pub struct RankedMatch {
     /// How specific it is.
     pub rank: MatchRank,
-    /// The index of the rule in the object's spec, and of the match within the rule.
+    /// The index of the rule in the object's spec, and of the match within the rule; zeros for HTTPProxies, whose trees
+    /// consist of several objects.
     pub place: (usize, usize),
     /// Usually one; several if requests are split before they are modified.
     pub routes: Box<[Arc<Route>]>,
@@ -514,8 +515,15 @@ pub(crate) fn objects(
 pub(crate) struct HostMatch<'a> {
     pub(crate) object: &'a HostObject,
     /// Its index in the object's matches.
-    pub(crate) index: usize,
+    index: usize,
     pub(crate) entry: &'a RankedMatch,
+}
+
+impl HostMatch<'_> {
+    /// Its order among the matches of its object, also across the rows of an Ingress.
+    pub(crate) fn place(&self) -> impl Ord {
+        (self.entry.place, self.index)
+    }
 }
 
 /// The matches of objects with routes for the same host, in order of precedence.
@@ -538,7 +546,7 @@ pub(crate) fn in_order(objects: &[HostObject]) -> Vec<HostMatch<'_>> {
         hostname::by_specificity(&a.object.original, &b.object.original)
             .then_with(|| a.entry.rank.cmp(&b.entry.rank))
             .then_with(|| a.object.seniority().cmp(b.object.seniority()))
-            .then_with(|| a.index.cmp(&b.index))
+            .then_with(|| a.place().cmp(&b.place()))
     });
     entries
 }
