@@ -28,7 +28,7 @@ use crate::shared::wildcards;
 const NO_BACKEND: u16 = 503;
 
 /// The maximum number of routes for an Ingress's wildcard hosts with TLS.
-const MAX_OF_WILDCARDS: usize = 16_384;
+const MAX_OF_WILDCARDS: usize = 4_096;
 
 /// The tables needed to build routes.
 #[derive(Clone, Copy)]

@@ -79,7 +79,7 @@ pub(super) fn attack(scene: &Scene, neighbours: &mut Neighbours<'_>) -> Result<S
 fn objects() -> Result<Vec<Value>> {
     let mut out = secrets()?;
     out.extend([
-        route("oversized", &hosts("oversized"), &[json!({ "matches": paths(), "filters": headers(16, 2_000) })]),
+        route("oversized", &hosts("oversized"), &[json!({ "matches": paths(64), "filters": headers(16, 2_000) })]),
         route("framing", &["framing.hostile.test".to_owned()], &[json!({ "filters": [{
             "type": "RequestHeaderModifier",
             "requestHeaderModifier": { "set": [{ "name": "Transfer-Encoding", "value": "chunked" }] },
@@ -176,7 +176,7 @@ fn large(number: usize) -> Value {
     let mut route = route(
         &name,
         &hosts(&name),
-        &[json!({ "matches": paths(), "filters": headers(4, 8) })],
+        &[json!({ "matches": paths(32), "filters": headers(4, 8) })],
     );
     route["metadata"]["labels"] = json!({ "size": "large" });
     route
@@ -189,9 +189,9 @@ fn hosts(name: &str) -> Vec<String> {
         .collect()
 }
 
-/// The maximum number of matches of a rule.
-fn paths() -> Vec<Value> {
-    (0..64)
+/// Matches of a rule, which has at most 64.
+fn paths(count: usize) -> Vec<Value> {
+    (0..count)
         .map(|number| json!({ "path": { "value": format!("/{number}") } }))
         .collect()
 }

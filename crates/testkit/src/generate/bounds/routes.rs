@@ -158,8 +158,8 @@ fn layer_4() -> Vec<Value> {
     vec![tls, route("TCPRoute", "tcp"), route("UDPRoute", "udp")]
 }
 
-/// HTTPRoutes and GRPCRoutes with the longest values and lists that their CRDs and Envoy's limits accept. Each has one rule and
-/// one host: a route's configuration may take at most 1 MiB.
+/// HTTPRoutes and GRPCRoutes with the longest values and lists that their CRDs and Envoy's limits accept. Each has one rule with
+/// one match, and one host: a route's configuration may take at most 512 KiB.
 fn longest() -> Vec<Value> {
     let headers: Vec<Value> = names(16, 256)
         .map(|name| json!({"name": name, "value": text(4_096)}))
@@ -207,13 +207,11 @@ fn longest() -> Vec<Value> {
     };
     let http = [
         json!({
-            "matches": [
-                {"path": {"type": "Exact", "value": path(1_024)}, "headers": headers, "queryParams": query},
-                {"path": {"type": "RegularExpression", "value": path(1_000)}},
-            ],
+            "matches": [{"path": {"type": "Exact", "value": path(1_024)}, "headers": headers, "queryParams": query}],
             "filters": filters(json!({"type": "ReplaceFullPath", "replaceFullPath": path(1_024)})),
             "backendRefs": backend,
         }),
+        json!({"matches": [{"path": {"type": "RegularExpression", "value": path(1_000)}}], "backendRefs": backend}),
         json!({"matches": prefix, "filters": filters(replace(1)), "backendRefs": backend}),
         json!({"matches": [{"path": {"value": path(1_023)}}], "filters": filters(replace(1_024)), "backendRefs": backend}),
         json!({"matches": [{"path": {"value": path(1_022)}}], "filters": redirect(replace(1))}),

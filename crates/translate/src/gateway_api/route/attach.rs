@@ -17,7 +17,7 @@ const MAX_PARENTS: usize = 32;
 
 /// The maximum size of a route's configuration on all its hosts, in bytes. Sesame holds it several times while it
 /// changes.
-const MAX_BYTES: usize = 1_024 * 1_024;
+const MAX_BYTES: usize = 512 * 1_024;
 
 /// Rules below this size, in bytes, may have any number of hosts.
 const SMALL: usize = 4 * 1_024;
@@ -50,7 +50,10 @@ impl Verdict {
     pub(crate) fn of(rules: &RouteRules) -> Option<Self> {
         let refused = rules.refused.clone();
         // Rounded, so that small changes don't rerun attachment.
-        let bytes = rules.bytes() / SMALL * SMALL;
+        let bytes = match rules.bytes() {
+            0..SMALL => 0,
+            bytes => bytes.next_multiple_of(SMALL),
+        };
         (refused.is_some() || bytes > 0).then_some(Self { refused, bytes })
     }
 
@@ -59,11 +62,11 @@ impl Verdict {
         let total = self.bytes.saturating_mul(hosts);
         (total > MAX_BYTES).then(|| {
             let message = format!(
-                "the rules take about {} KiB for each of the route's {hosts} hosts, {} MiB in total; the limit is {} MiB; \
+                "the rules take about {} KiB for each of the route's {hosts} hosts, {} KiB in total; the limit is {} KiB; \
                  use fewer hostnames, fewer matches, or shorter filters, or divide the route into several",
                 self.bytes / 1_024,
-                total.div_ceil(1024 * 1_024),
-                MAX_BYTES / 1_024 / 1_024
+                total / 1_024,
+                MAX_BYTES / 1_024
             );
             Problem::new(reason::route::UNSUPPORTED_VALUE, message)
         })
