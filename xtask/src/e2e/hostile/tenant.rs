@@ -26,7 +26,7 @@ const SECRETS: &str = "tests/cases/listener_tls/wrong_secrets.yaml";
 
 /// Objects, and a part of their statuses.
 const EXPECTED: [(&str, &str, &str); 13] = [
-    ("httproute", "oversized", "MiB in total; the limit is"),
+    ("httproute", "oversized", "KiB in total; the limit is"),
     ("httproute", "framing", "framing or hop-by-hop header"),
     ("httproute", "slow", "needs too many states"),
     ("httproute", "expressions", "the limit is 4 ms"),
