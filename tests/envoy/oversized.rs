@@ -48,7 +48,7 @@ async fn an_oversized_route_is_refused_and_its_neighbours_are_served() {
         .expect("a condition")
         .message;
     assert!(
-        message.contains("4 hosts") && message.contains("the limit is 512 KiB"),
+        message.contains("4 hosts") && message.contains("the limit is 768 KiB"),
         "{message}"
     );
     let location = async |host: &str, path: &str| {

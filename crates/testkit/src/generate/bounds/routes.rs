@@ -159,7 +159,7 @@ fn layer_4() -> Vec<Value> {
 }
 
 /// HTTPRoutes and GRPCRoutes with the longest values and lists that their CRDs and Envoy's limits accept. Each has one rule with
-/// one match, and one host: a route's configuration may take at most 512 KiB.
+/// one match, and one host: a route's configuration may take at most 768 KiB.
 fn longest() -> Vec<Value> {
     let headers: Vec<Value> = names(16, 256)
         .map(|name| json!({"name": name, "value": text(4_096)}))
