@@ -8,10 +8,14 @@ use std::sync::Arc;
 
 use sesame_api::{Kind, LoggingConfiguration, Object, ObjectKey, Release};
 use sesame_engine::{Batch, Builder, Commit, Engine};
-use sesame_envoy::{Assembler, Options, RejectedRoutes, ResourceChange, Sharding, Suspect};
-use sesame_model::{FleetId, FleetState, ListenerSettings, UpgradeProgress, VirtualHostKey};
+use sesame_envoy::{Assembler, Options, Part, RejectedVersion, ResourceChange, Sharding, Suspect};
+use sesame_model::{
+    FleetId, FleetState, ListenerKey, ListenerSettings, RouteTableKey, UpgradeProgress,
+    VirtualHostKey,
+};
 use sesame_translate::configuration;
 use sesame_translate::fleet::Rejected;
+use sesame_translate::inputs::Inputs;
 use sesame_translate::pipeline::{self, Outputs, Pipeline};
 use sesame_translate::settings::{Mode, Settings};
 
@@ -30,11 +34,11 @@ pub enum Input {
     Upgrades(Option<UpgradeProgress>),
     /// An Envoy rejected a resource, with its message; `None` if it accepted the resource.
     Rejection(Rejected, Option<String>),
-    /// Serves a host's last accepted version, or 503 responses, until it changes. With Envoy's message, the host is the
-    /// cause of a rejection; otherwise it is only suspected.
-    HoldHost(Suspect, Option<String>),
-    /// Serves the current version of a held host.
-    ReleaseHost(VirtualHostKey),
+    /// Serves the last accepted version of a host or chain, or refuses its requests or connections, until it changes. With
+    /// Envoy's message, it is the cause of a rejection; otherwise it is only suspected.
+    Hold(Suspect, Option<String>),
+    /// Serves the current version of a held host or chain.
+    Unhold(Part),
     /// The last valid settings of a fleet's listeners; `None` if the fleet is gone.
     ValidListenerSettings(FleetId, Option<Arc<ListenerSettings>>),
     /// Why the Service of an XBackend can't be written; `None` once it can.
@@ -53,8 +57,8 @@ pub struct Step {
     pub commit: Commit,
     /// Changed resources, sorted by fleet, type and name.
     pub resources: Vec<ResourceChange>,
-    /// The held hosts that have changed. They are no longer held.
-    pub changed_hosts: Vec<VirtualHostKey>,
+    /// The held parts that have changed. They are no longer held.
+    pub changed: Vec<Part>,
 }
 
 /// The engine with all stages, and the assembler of their resources.
@@ -127,7 +131,7 @@ impl Core {
         Step {
             commit,
             resources,
-            changed_hosts: self.assembler.take_changed_hosts(),
+            changed: self.assembler.take_changed(),
         }
     }
 
@@ -158,15 +162,15 @@ impl Core {
                 Input::Rejection(rejected, message) => {
                     tables.set_rejection(&mut batch, rejected, message);
                 }
-                Input::HoldHost(suspect, message) => {
+                Input::Hold(suspect, message) => {
                     self.assembler.hold(&suspect);
                     if message.is_some() {
-                        tables.set_rejected_host(&mut batch, suspect.key, message);
+                        set_rejected_part(tables, &mut batch, suspect.part, message);
                     }
                 }
-                Input::ReleaseHost(host) => {
-                    self.assembler.release(&host);
-                    tables.set_rejected_host(&mut batch, host, None);
+                Input::Unhold(part) => {
+                    self.assembler.release(&part);
+                    set_rejected_part(tables, &mut batch, part, None);
                 }
                 Input::ValidListenerSettings(fleet, settings) => {
                     tables.set_valid_listener_settings(&mut batch, fleet, settings);
@@ -233,8 +237,8 @@ impl Core {
         self.assembler.apply(commit)
     }
 
-    /// The hosts that may be the cause of a rejection.
-    pub(crate) fn suspects(&self, rejected: RejectedRoutes<'_>) -> Vec<Suspect> {
+    /// The hosts or chains that may be the cause of a rejection.
+    pub(crate) fn suspects(&self, rejected: RejectedVersion<'_>) -> Vec<Suspect> {
         self.assembler.suspects(rejected)
     }
 
@@ -278,5 +282,23 @@ impl Core {
     /// Whether an object is the built-in GatewayClass, which has no reported status.
     pub fn is_builtin_class(&self, key: &ObjectKey) -> bool {
         key.kind == Kind::GatewayClass && &*key.name == class::NAME && !self.user_defines_class
+    }
+}
+
+/// Records why an Envoy rejected a part; `None` if it hasn't.
+fn set_rejected_part(tables: Inputs, batch: &mut Batch, part: Part, message: Option<String>) {
+    match part {
+        Part::Host(host) => tables.set_rejected_host(batch, host, message),
+        Part::Chain(ListenerKey { fleet, port }, name) => {
+            let host = VirtualHostKey {
+                table: RouteTableKey {
+                    fleet: fleet.clone(),
+                    port: port.number,
+                },
+                domain: Arc::clone(&name),
+            };
+            tables.set_rejected_host(batch, host, message.clone());
+            tables.set_rejection(batch, Rejected::chain(fleet, port, &name), message);
+        }
     }
 }

@@ -35,7 +35,7 @@ pub(crate) struct Metrics {
     fleets: Gauge,
     rejections: Family<ResourceLabels, Counter>,
     rejected: Gauge,
-    rejected_hosts: Gauge,
+    rejected_parts: Gauge,
     expiring: Gauge,
     envoy_starts: Counter,
     envoy_exits: Counter,
@@ -78,7 +78,7 @@ impl Metrics {
             fleets: Gauge::default(),
             rejections: Family::default(),
             rejected: Gauge::default(),
-            rejected_hosts: Gauge::default(),
+            rejected_parts: Gauge::default(),
             expiring: Gauge::default(),
             envoy_starts: Counter::default(),
             envoy_exits: Counter::default(),
@@ -127,9 +127,9 @@ impl Metrics {
             self.rejected.clone(),
         );
         registry.register(
-            "rejected_hosts",
-            "Hosts whose latest version was rejected by an Envoy",
-            self.rejected_hosts.clone(),
+            "rejected_parts",
+            "Hosts and filter chains whose latest version was rejected by an Envoy",
+            self.rejected_parts.clone(),
         );
         registry.register(
             "certificates_expiring",
@@ -178,9 +178,9 @@ impl Metrics {
             .inc();
     }
 
-    pub(crate) fn rejected(&self, resources: usize, hosts: usize) {
+    pub(crate) fn rejected(&self, resources: usize, parts: usize) {
         self.rejected.set(resources as i64);
-        self.rejected_hosts.set(hosts as i64);
+        self.rejected_parts.set(parts as i64);
     }
 
     pub(crate) fn expiring(&self, number: usize) {

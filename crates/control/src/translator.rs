@@ -19,11 +19,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use sesame_api::{Kind, LoggingConfiguration, Object, ObjectKey, Release, SesameConfiguration};
-use sesame_envoy::{Bytes, RejectedRoutes};
+use sesame_envoy::{Bytes, Part, RejectedVersion, names};
 use sesame_fleet::kube::pod_services::PodServiceWriter;
-use sesame_model::{
-    FleetId, FleetRequest, FleetState, PodServiceId, Port, UpgradeProgress, VirtualHostKey,
-};
+use sesame_model::{FleetId, FleetRequest, FleetState, PodServiceId, Port, UpgradeProgress};
 use sesame_sources::files::ChangeSet;
 use sesame_status::Writer;
 use sesame_translate::fleet::{Rejected, RejectedKind};
@@ -398,9 +396,15 @@ impl Translator {
                         .runner
                         .listener_rejected(&rejected.fleet, port, message);
                 }
-                if rejected.what == RejectedKind::Routes {
-                    let suspects = self.core.suspects(RejectedRoutes {
+                let type_url = match rejected.what {
+                    RejectedKind::Listener => Some(names::LISTENER),
+                    RejectedKind::Routes => Some(names::ROUTES),
+                    _ => None,
+                };
+                if let Some(type_url) = type_url {
+                    let suspects = self.core.suspects(RejectedVersion {
                         fleet: &rejected.fleet,
+                        type_url,
                         name: &rejected.name,
                         body: &rejection.body,
                         last_good: rejection.last_good.as_deref(),
@@ -477,13 +481,13 @@ impl Translator {
                 steps.push(self.core.apply(inputs));
             }
         }
-        let changed = steps.iter().flat_map(|step| step.changed_hosts.clone());
-        let changed: Vec<VirtualHostKey> = changed.collect();
+        let changed = steps.iter().flat_map(|step| step.changed.clone());
+        let changed: Vec<Part> = changed.collect();
         if !changed.is_empty() {
             changed
                 .iter()
-                .for_each(|host| self.containment.changed(host));
-            let released = changed.into_iter().map(Input::ReleaseHost);
+                .for_each(|part| self.containment.changed(part));
+            let released = changed.into_iter().map(Input::Unhold);
             steps.push(self.core.apply(released));
         }
         let settings = self.core.outputs().listener_settings;

@@ -15,8 +15,8 @@ use sesame_control::event::{ChangeKind, RunEvent};
 use sesame_control::files::FilesConfig;
 use sesame_control::local::{Events, Local, LocalConfig};
 use sesame_testkit::client::{Request, send};
-use sesame_testkit::fake_envoy::{FakeEnvoy, Server};
-use sesame_xds::ResourceType::{Cluster, Listener, Route};
+use sesame_testkit::fake_envoy::{FakeEnvoy, Server, State};
+use sesame_xds::ResourceType::{self, Cluster, Listener, Route};
 use tempfile::{NamedTempFile, TempDir};
 use tokio::time::timeout;
 
@@ -77,15 +77,18 @@ fn write(folder: &Path, name: &str, text: &str) {
 }
 
 impl Run {
-    /// An Envoy of the Gateway. It rejects a route table if `bad` returns true for its bytes.
-    async fn envoy(&self, bad: impl Fn(&[u8]) -> bool + Send + Sync + 'static) -> FakeEnvoy {
+    /// An Envoy of the Gateway. It rejects a resource if `bad` returns true for its type and bytes as text.
+    async fn envoy(
+        &self,
+        bad: impl Fn(ResourceType, &str) -> bool + Send + Sync + 'static,
+    ) -> FakeEnvoy {
         FakeEnvoy::builder("ns/edge", "local")
             .follow(|ty, _| match ty {
                 Listener => vec![(Route, PORT.to_string())],
                 _ => Vec::new(),
             })
             .reject(move |ty, _, body| {
-                (ty == Route && bad(body)).then(|| "invalid route".to_owned())
+                bad(ty, &String::from_utf8_lossy(body)).then(|| "invalid part".to_owned())
             })
             .connect(Server::Unix(self.local.xds_socket()))
             .await
@@ -147,7 +150,7 @@ impl Run {
 async fn files_and_their_changes_are_served() {
     let mut run = start("127.0.77.1", |_| {}).await;
     write(run.files.path(), "route.yaml", &route("a.example"));
-    let envoy = run.envoy(|_| false).await;
+    let envoy = run.envoy(|_, _| false).await;
     assert_eq!(run.ready().await, 1);
     envoy
         .until(|state| state.names(Cluster) == ["ns/shop:80"] && state.names(Route) == ["8080"])
@@ -194,22 +197,84 @@ async fn files_and_their_changes_are_served() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_rejection_stays_in_the_status_until_it_is_fixed() {
     let mut run = start("127.0.77.2", |_| {}).await;
-    let bad = |body: &[u8]| String::from_utf8_lossy(body).contains("bad.example");
+    let bad = |ty, body: &str| ty == Route && body.contains("bad.example");
     let _envoy = run.envoy(bad).await;
     run.ready().await;
     let part = Some("listener web");
     write(run.files.path(), "route.yaml", &route("bad.example"));
     let message = run.condition(part, "Programmed", "Invalid").await;
-    assert!(message.contains("invalid route"), "{message}");
+    assert!(message.contains("invalid part"), "{message}");
     write(run.files.path(), "route.yaml", &route("good.example"));
     run.condition(part, "Programmed", "Programmed").await;
+    run.local.shutdown().await;
+}
+
+/// TLS listeners with these names, which are their hostnames' first labels.
+fn tls_gateway(address: &str, names: &[&str]) -> String {
+    let listener = |name: &&str| {
+        format!(
+            "{{name: {name}, hostname: {name}.example, port: {PORT}, protocol: TLS, tls: {{mode: Passthrough}}}}"
+        )
+    };
+    let listeners: Vec<String> = names.iter().map(listener).collect();
+    gateway(address).replace(
+        &format!("{{name: web, port: {PORT}, protocol: HTTP}}"),
+        &listeners.join(", "),
+    )
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rejected_filter_chain_does_not_affect_others() {
+    let address = "127.0.77.19";
+    let mut run = start(address, |_| {}).await;
+    let bad = |ty, body: &str| ty == Listener && body.contains("8080/bad.example");
+    let envoy = run.envoy(bad).await;
+    run.ready().await;
+    let change = |run: &Run, names| {
+        write(
+            run.files.path(),
+            "gateway.yaml",
+            &tls_gateway(address, names),
+        )
+    };
+    let has = |state: &State, text: &str| {
+        let listener = state.body(Listener, "8080").unwrap_or_default();
+        String::from_utf8_lossy(listener).contains(text)
+    };
+
+    change(&run, &["good", "bad", "other"]);
+    let message = run
+        .condition(Some("listener bad"), "Programmed", "Invalid")
+        .await;
+    assert!(message.contains("invalid part"), "{message}");
+    envoy
+        .until(|state| {
+            has(state, "8080/good.example")
+                && has(state, "8080/other.example")
+                && has(state, "refused")
+        })
+        .await
+        .unwrap();
+    assert!(has(&envoy.state(), "bad.example"));
+
+    change(&run, &["good", "bad", "new"]);
+    envoy
+        .until(|state| has(state, "8080/new.example") && !has(state, "other.example"))
+        .await
+        .unwrap();
+
+    change(&run, &["good", "new"]);
+    envoy
+        .until(|state| !has(state, "bad.example"))
+        .await
+        .unwrap();
     run.local.shutdown().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_gateway_is_not_programmed_while_its_envoy_is_down() {
     let mut run = start("127.0.77.3", |_| {}).await;
-    let mut envoy = run.envoy(|_| false).await;
+    let mut envoy = run.envoy(|_, _| false).await;
     let (mut pid, mut ready) = (None, false);
     let pid = run
         .until("ready, and envoy-started", |event| {
@@ -235,7 +300,7 @@ async fn a_gateway_is_not_programmed_while_its_envoy_is_down() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_envoy_of_a_removed_gateway_is_stopped() {
     let mut run = start("127.0.77.4", |_| {}).await;
-    let envoy = run.envoy(|_| false).await;
+    let envoy = run.envoy(|_, _| false).await;
     run.ready().await;
     fs::remove_file(run.files.path().join("gateway.yaml")).unwrap();
     let restart = run
@@ -263,7 +328,7 @@ async fn a_port_in_use_is_reported_and_assigned_once_it_is_free() {
         matches!(event, RunEvent::EnvoyStarted { .. }).then_some(())
     })
     .await;
-    let envoy = run.envoy(|_| false).await;
+    let envoy = run.envoy(|_, _| false).await;
     run.condition(None, "Programmed", "Programmed").await;
     assert_eq!(envoy.state().names(Listener), ["8080"]);
     run.local.shutdown().await;
@@ -289,7 +354,7 @@ async fn an_envoy_that_cannot_be_started_is_reported() {
 #[tokio::test(flavor = "multi_thread")]
 async fn errors_in_files_are_reported_and_other_files_are_served() {
     let mut run = start("127.0.77.7", |_| {}).await;
-    let _envoy = run.envoy(|_| false).await;
+    let _envoy = run.envoy(|_, _| false).await;
     assert_eq!(run.ready().await, 1);
     write(run.files.path(), "broken.yaml", "a: b: c\n");
     let text = |event: &RunEvent| match event {
@@ -318,7 +383,7 @@ async fn admin_pages_show_the_state() {
         let request = Request::get("localhost", path);
         send(admin, &request).await.unwrap()
     };
-    let envoy = run.envoy(|_| false).await;
+    let envoy = run.envoy(|_, _| false).await;
     run.ready().await;
     envoy
         .until(|state| !state.names(Route).is_empty())
@@ -361,7 +426,7 @@ async fn admin_pages_show_the_state() {
 #[tokio::test(flavor = "multi_thread")]
 async fn shutdown_removes_processes_and_files() {
     let mut run = start("127.0.77.9", |_| {}).await;
-    let _envoy = run.envoy(|_| false).await;
+    let _envoy = run.envoy(|_, _| false).await;
     let pid = run
         .until("envoy-started", |event| match event {
             RunEvent::EnvoyStarted { pid, .. } => Some(*pid),

@@ -7,7 +7,9 @@
 //! their hosts; a fleet gets only its own clusters and secrets; every cluster gets an endpoints resource, even an empty
 //! one; and certificates that Envoys request on demand have a resource for each server name.
 
+mod chains;
 mod held;
+mod listeners;
 mod on_demand;
 mod tables;
 
@@ -17,10 +19,9 @@ use prost::bytes::Bytes;
 use sesame_engine::{Change, Commit};
 use sesame_model::{
     CertificateKey, ClusterKey, DestinationKey, FleetId, ListenerKey, TrustBundleKey,
-    VirtualHostKey,
 };
 
-pub use self::held::{RejectedRoutes, Suspect};
+pub use self::held::{Part, RejectedVersion, Suspect};
 use self::tables::Tables;
 use crate::{Encoded, Inputs, Options, datagram_cluster, names, wire};
 
@@ -129,25 +130,35 @@ impl Assembler {
         out
     }
 
-    /// The hosts that may be the cause of a rejection. Costs O(hosts of the table or shard).
-    pub fn suspects(&self, rejected: RejectedRoutes<'_>) -> Vec<Suspect> {
-        self.tables.suspects(rejected)
+    /// The parts that may be the cause of a rejection. Costs O(hosts of the table or shard, or chains of the listener).
+    pub fn suspects(&self, rejected: RejectedVersion<'_>) -> Vec<Suspect> {
+        match rejected.type_url {
+            names::LISTENER => self.tables.suspected_chains(rejected),
+            _ => self.tables.suspected_hosts(rejected),
+        }
     }
 
-    /// Serves a suspect's last accepted version, or 503 responses if there isn't one, from the next
-    /// [`Assembler::apply`] until the host changes or is released.
+    /// Serves a part's last accepted version from the next [`Assembler::apply`] until the part changes or is released. If
+    /// there isn't one, a host responds with 503, and a chain closes its connections.
     pub fn hold(&mut self, suspect: &Suspect) {
-        self.tables.hold(suspect);
+        let last_good = suspect.last_good.clone();
+        match &suspect.part {
+            Part::Host(host) => self.tables.hold(host, last_good),
+            Part::Chain(listener, name) => self.tables.chains.hold(listener, name, last_good),
+        }
     }
 
-    /// Serves the current version of a host from the next [`Assembler::apply`].
-    pub fn release(&mut self, host: &VirtualHostKey) {
-        self.tables.release(host);
+    /// Serves the current version of a part from the next [`Assembler::apply`].
+    pub fn release(&mut self, part: &Part) {
+        match part {
+            Part::Host(host) => self.tables.release(host),
+            Part::Chain(listener, name) => self.tables.chains.release(listener, name),
+        }
     }
 
-    /// The held hosts that were released since the last call because they changed.
-    pub fn take_changed_hosts(&mut self) -> Vec<VirtualHostKey> {
-        std::mem::take(&mut self.tables.changed_hosts)
+    /// The held parts that were released since the last call because they changed.
+    pub fn take_changed(&mut self) -> Vec<Part> {
+        std::mem::take(&mut self.tables.changed)
     }
 
     /// The number of times that route tables have switched between whole and sharded, which replaces their listeners. A

@@ -31,7 +31,7 @@ mod stages;
 mod tracing;
 mod wire;
 
-pub use assembler::{Assembler, RejectedRoutes, ResourceChange, Suspect};
+pub use assembler::{Assembler, Part, RejectedVersion, ResourceChange, Suspect};
 pub use bootstrap::{
     Admin, BootstrapOptions, MAX_CONNECTIONS, XDS_CLUSTER, XdsAddress, XdsTls, bootstrap,
     has_module, xds_secrets,

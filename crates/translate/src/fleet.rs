@@ -28,6 +28,16 @@ impl Rejected {
         }
     }
 
+    /// The filter chain of a listener with this name: a server name, or `*`.
+    pub fn chain(fleet: FleetId, port: Port, name: &str) -> Self {
+        let key = ListenerKey { fleet, port };
+        Self {
+            name: format!("{}/{name}", key.name()).into(),
+            fleet: key.fleet,
+            what: RejectedKind::Chain,
+        }
+    }
+
     /// The resources of a cluster: itself, its endpoints, and the certificates for its connections.
     pub(crate) fn of_cluster(fleet: &FleetId, cluster: &ClusterKey) -> impl Iterator<Item = Self> {
         let own = [RejectedKind::Cluster, RejectedKind::Endpoints].map(|what| Self {
@@ -61,6 +71,8 @@ impl Rejected {
 pub enum RejectedKind {
     /// A listener.
     Listener,
+    /// A filter chain of a listener. Not a resource of its own.
+    Chain,
     /// A route table or a shard of one.
     Routes,
     /// A cluster.
@@ -75,6 +87,7 @@ impl fmt::Display for RejectedKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Listener => "listener",
+            Self::Chain => "filter chain",
             Self::Routes => "route table",
             Self::Cluster => "cluster",
             Self::Endpoints => "the endpoints of cluster",

@@ -1,7 +1,7 @@
 use std::collections::BTreeSet;
 
 use proptest::prelude::*;
-use sesame_model::{RouteTableKey, VirtualHostKey};
+use sesame_model::{Port, RouteTableKey, VirtualHostKey};
 use sesame_translate::fleet::RejectedKind;
 
 use super::*;
@@ -20,18 +20,21 @@ fn fleet() -> FleetId {
     FleetId::Default
 }
 
-fn key(host: usize) -> VirtualHostKey {
-    VirtualHostKey {
+fn part(host: usize) -> Part {
+    Part::Host(VirtualHostKey {
         table: RouteTableKey {
             fleet: fleet(),
             port: 80,
         },
         domain: host.to_string().into(),
-    }
+    })
 }
 
-fn number(key: &VirtualHostKey) -> usize {
-    key.domain.parse().expect("a number")
+fn number(part: &Part) -> usize {
+    let Part::Host(host) = part else {
+        panic!("{part:?}");
+    };
+    host.domain.parse().expect("a number")
 }
 
 impl Table {
@@ -47,14 +50,14 @@ impl Table {
     fn apply(&mut self, inputs: Vec<Input>) {
         for input in inputs {
             match input {
-                Input::HoldHost(suspect, message) => {
-                    let host = number(&suspect.key);
+                Input::Hold(suspect, message) => {
+                    let host = number(&suspect.part);
                     assert!(self.held.insert(host), "{host} is held twice");
                     if message.is_some() {
                         self.found.insert(host);
                     }
                 }
-                Input::ReleaseHost(key) => {
+                Input::Unhold(key) => {
                     let host = number(&key);
                     assert!(self.held.remove(&host), "{host} isn't held");
                     self.changed.insert(host);
@@ -69,7 +72,7 @@ impl Table {
         let suspects: Vec<usize> = self.changed.difference(&self.held).copied().collect();
         let rejected = suspects.iter().any(|host| self.bad.contains(host));
         let suspect = |host| Suspect {
-            key: key(host),
+            part: part(host),
             last_good: None,
         };
         rejected.then(|| suspects.into_iter().map(suspect).collect())
@@ -140,4 +143,18 @@ fn searches_end_with_their_fleet() {
     assert_eq!(containment.rejected(&resource, suspects, "no").len(), 8);
     containment.forget(&fleet());
     assert!(containment.searches.is_empty());
+}
+
+#[test]
+fn a_rejection_without_suspects_ends_the_search() {
+    let mut containment = Containment::default();
+    let resource = Rejected::listener(fleet(), Port::tcp(443));
+    let suspect = |host| Suspect {
+        part: part(host),
+        last_good: None,
+    };
+    containment.rejected(&resource, vec![suspect(0), suspect(1)], "no");
+    containment.sent(1);
+    assert!(containment.rejected(&resource, Vec::new(), "no").is_empty());
+    assert!(containment.acked(&fleet(), 1).is_empty());
 }

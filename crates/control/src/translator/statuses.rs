@@ -9,6 +9,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use sesame_api::{ObjectKey, ObjectStatus};
 use sesame_engine::Commit;
+use sesame_envoy::Part;
 use sesame_model::VirtualHostKey;
 use sesame_translate::fleet::Rejected;
 use sesame_translate::problem::Notices;
@@ -84,24 +85,29 @@ impl Translator {
 
     /// Publishes what Envoys currently reject. The statuses of objects have Envoy's messages.
     pub(super) fn update_rejections(&self) {
-        let hosts = self.containment.found();
-        let (resources, count) = (self.rejected.len(), hosts.len());
+        let parts = self.containment.found();
+        let (resources, count) = (self.rejected.len(), parts.len());
         self.outputs.metrics.rejected(resources, count);
         let resources = self.rejected.iter().map(|rejected| {
             let Rejected { fleet, what, name } = rejected;
             format!("an Envoy of {fleet} rejected {what} {name} and keeps the last good version")
         });
-        let hosts = hosts.iter().map(|host| {
-            let VirtualHostKey { table, domain } = host;
+        let parts = parts.iter().map(|part| {
+            let (what, name, port) = match part {
+                Part::Host(VirtualHostKey { table, domain }) => ("host", domain, table.port),
+                Part::Chain(listener, name) => ("the filter chain of", name, listener.port.number),
+            };
             format!(
-                "an Envoy of {} rejected host {domain} on port {}; the statuses of its objects have the reason",
-                table.fleet, table.port
+                "an Envoy of {} rejected {what} {name} on port {port}; the statuses of its objects have the reason",
+                part.fleet()
             )
         });
-        let mut texts: Vec<String> = resources.chain(hosts).take(MAX_LIST_LEN).collect();
+        let mut texts: Vec<String> = resources.chain(parts).take(MAX_LIST_LEN).collect();
         let more = self.rejected.len() + count - texts.len();
         if more > 0 {
-            texts.push(format!("Envoys rejected {more} more resources and hosts"));
+            texts.push(format!(
+                "Envoys rejected {more} more resources, hosts and filter chains"
+            ));
         }
         self.outputs.status_store.set_rejections(texts);
     }

@@ -13,15 +13,16 @@ use std::sync::Arc;
 use prost::Message;
 use prost::bytes::Bytes;
 use sesame_engine::{Change, Commit};
-use sesame_model::{
-    ChainTarget, FleetId, Listener, ListenerKey, Port, RouteTable, RouteTableKey, VirtualHostKey,
-};
+use sesame_model::{FleetId, Listener, ListenerKey, Port, RouteTable, RouteTableKey};
 
+use super::chains::Chains;
+use super::held::Part;
+use super::listeners::{only_settings_differ, uses};
 use super::on_demand::OnDemand;
 use super::{ResourceChange, bytes};
 use crate::route::{changes_cookies, reserved, scope, script, shard_tail, table_head, table_tail};
-use crate::shard::{SHARDS, ShardLookup, is_everywhere, shard};
-use crate::{Encoded, Inputs, Sharding, listener, names, wire};
+use crate::shard::{SHARDS, is_everywhere, shard};
+use crate::{Encoded, Inputs, Sharding, names, wire};
 
 /// With this many hosts, a table becomes sharded.
 const MANY: usize = 400;
@@ -47,9 +48,10 @@ pub(super) struct Tables {
     pub(super) tables: BTreeMap<RouteTableKey, Table>,
     /// Shards of hosts that were held or released since the last commit.
     pub(super) held_changes: BTreeSet<(RouteTableKey, u32)>,
-    /// Held hosts that have changed.
-    pub(super) changed_hosts: Vec<VirtualHostKey>,
-    listeners: BTreeMap<ListenerKey, Arc<Listener>>,
+    /// Held parts that have changed.
+    pub(super) changed: Vec<Part>,
+    pub(super) listeners: BTreeMap<ListenerKey, Arc<Listener>>,
+    pub(super) chains: Chains,
     pub(super) on_demand: OnDemand,
     replaced: u64,
 }
@@ -72,13 +74,13 @@ pub(super) struct Table {
     /// Number of hosts in [`EVERYWHERE`].
     hosts_everywhere: usize,
     /// The form that the listener uses.
-    form: Form,
+    pub(super) form: Form,
     /// Whether Envoys also get the other form.
     both: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Form {
+pub(super) enum Form {
     #[default]
     Whole,
     Shards,
@@ -100,8 +102,9 @@ impl Tables {
             script: script().encode_to_vec().into(),
             tables: BTreeMap::new(),
             held_changes: BTreeSet::new(),
-            changed_hosts: Vec::new(),
+            changed: Vec::new(),
             listeners: BTreeMap::new(),
+            chains: Chains::default(),
             on_demand: OnDemand::default(),
             replaced: 0,
         }
@@ -118,8 +121,10 @@ impl Tables {
         let mut listeners = BTreeSet::new();
         let mut tuned = BTreeMap::new();
         for (key, change) in commit.changes(inputs.listeners) {
-            self.on_demand
-                .listener(key, change.value().map(|listener| &**listener));
+            let after = change.value().map(|listener| &**listener);
+            self.on_demand.listener(key, after);
+            let before = self.listeners.get(key).map(|listener| &**listener);
+            self.changed.extend(self.chains.changed(key, before, after));
             match change {
                 Change::Upsert(listener) => {
                     let before = self.listeners.insert(key.clone(), Arc::clone(listener));
@@ -159,6 +164,10 @@ impl Tables {
             if !table.is_empty() {
                 self.tables.insert(key, table);
             }
+        }
+        for key in self.chains.take_touched() {
+            tuned.remove(&key);
+            listeners.insert(key);
         }
         for key in listeners {
             let change = self.listener(&key);
@@ -236,7 +245,7 @@ impl Tables {
             let shard = shard_of(self.sharding, &key.domain);
             let host = (shard, key.domain.clone());
             if table.held.remove(&host).is_some() {
-                self.changed_hosts.push(key.clone());
+                self.changed.push(Part::Host(key.clone()));
             }
             let (before, after) = match bytes(change) {
                 Some(bytes) => (table.hosts.insert(host, bytes).is_some(), true),
@@ -293,27 +302,6 @@ impl Tables {
                 self.scopes(key, form, true, out);
                 self.routes(key, table, form, &Touched::All, out);
             }
-        }
-    }
-
-    /// The listener, in the variants for its tables' current forms.
-    fn listener(&self, key: &ListenerKey) -> Option<ResourceChange> {
-        let listener = self.listeners.get(key)?;
-        Some(self.encoded_listener(key, listener))
-    }
-
-    fn encoded_listener(&self, key: &ListenerKey, of: &Listener) -> ResourceChange {
-        let sharded = |table: &RouteTableKey| {
-            let table = self.tables.get(table);
-            table.is_some_and(|table| table.form == Form::Shards)
-        };
-        let on_demand = self.on_demand.covers(key);
-        let with = |lookup| wire::resource(&listener(key, of, sharded, lookup, on_demand));
-        let body = Some(with(ShardLookup::Expressions));
-        let name = names::listener(key);
-        ResourceChange {
-            with_module: tables(of).any(sharded).then(|| with(ShardLookup::Module)),
-            ..resource(&key.fleet, names::LISTENER, name, body)
         }
     }
 
@@ -511,35 +499,6 @@ fn touch(
     touched.0.add(shard);
 }
 
-/// Whether two versions of a listener differ only in their settings. A setting that the listener doesn't use, or that is the
-/// default, doesn't change its bytes.
-fn only_settings_differ(before: &Listener, after: &Listener) -> bool {
-    let settings = Arc::clone(&before.settings);
-    before.settings != after.settings
-        && *before
-            == Listener {
-                settings,
-                ..after.clone()
-            }
-}
-
-fn uses(listener: &Listener, table: &RouteTableKey) -> bool {
-    tables(listener).any(|of_it| of_it == table)
-}
-
-/// The tables of a listener.
-fn tables(listener: &Listener) -> impl Iterator<Item = &RouteTableKey> {
-    listener
-        .chains
-        .iter()
-        .filter_map(|chain| match &chain.target {
-            ChainTarget::Http(table) => Some(table),
-            ChainTarget::Destination
-            | ChainTarget::DestinationByServerName
-            | ChainTarget::Weighted(_) => None,
-        })
-}
-
 /// A table's reserved domains and settings; empty without a table.
 fn parts(table: Option<&RouteTable>) -> (&[Arc<str>], Option<bool>) {
     match table {
@@ -573,7 +532,7 @@ pub(super) fn shard_of(sharding: Sharding, domain: &str) -> u32 {
     }
 }
 
-fn resource(
+pub(super) fn resource(
     fleet: &FleetId,
     type_url: &'static str,
     name: String,

@@ -18,6 +18,7 @@ use crate::{
     Options, Sharding, cluster, endpoints, listener, route_table, secret, stages, virtual_host,
 };
 
+mod chains;
 mod held;
 mod trust_bundles;
 

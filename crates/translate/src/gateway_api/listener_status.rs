@@ -177,9 +177,11 @@ fn rejected(
         name: name.into(),
     };
     let port = Rejected::listener(fleet.clone(), listener.bound_port());
+    let chain = Rejected::chain(fleet.clone(), listener.bound_port(), &listener.domain);
     let table = point.listener.table.as_ref();
     let message = reader
         .get(inputs.rejections, &port)
+        .or_else(|| reader.get(inputs.rejections, &chain))
         .or_else(|| {
             let table = (fleet.clone(), table?.name().into());
             let routes = reader.by(inputs.rejected_routes_by_table, &table);

@@ -183,6 +183,7 @@ pub(super) fn tree(
         links,
         tree: Tree::default(),
         path: Vec::new(),
+        visited: BTreeSet::new(),
         left: LIMIT,
         shared: false,
         exceeded: false,
@@ -190,6 +191,7 @@ pub(super) fn tree(
     walk.start(root);
     if walk.exceeded {
         walk.tree = Tree::default();
+        walk.visited.clear();
         walk.left = LIMIT;
         walk.shared = true;
         walk.start(root);
@@ -205,6 +207,8 @@ struct Walk<'a, 'r> {
     tree: Tree,
     /// The HTTPProxies from the root to the current one.
     path: Vec<ObjectKey>,
+    /// The HTTPProxies visited so far.
+    visited: BTreeSet<ObjectKey>,
     left: Budget,
     /// Whether each of the root's inclusions gets a share of the remaining budget.
     shared: bool,
@@ -216,9 +220,9 @@ impl Walk<'_, '_> {
     fn start(&mut self, root: &ObjectKey) {
         if let Some(links) = self.reader.get(self.links, root) {
             let own = Budget {
-                links: 0,
                 routes: links.routes,
                 bytes: links.bytes,
+                ..Budget::default()
             };
             self.left = self.left.without(own);
             self.visit(root, &links, Conditions::default());
@@ -257,8 +261,8 @@ impl Walk<'_, '_> {
         // Twice: the conditions of the HTTPProxy or dead end, and the conditions of a possible dead end below it.
         let cost = Budget {
             links: 1,
-            routes: 0,
             bytes: 2 * (outer.bytes() + link.conditions.bytes()),
+            ..Budget::default()
         };
         if !self.spend(key, &field, cost) {
             let (dead_end, flow) = match self.path.len() {
@@ -287,13 +291,23 @@ impl Walk<'_, '_> {
                     self.tree.dead_ends.push(Arc::new(below));
                 }
                 Ok((target, links)) => {
+                    let (routes, bytes) = (links.routes, links.bytes);
+                    let (repeated_routes, repeated_bytes) = match self.visited.contains(&target) {
+                        true => (routes, bytes),
+                        false => (0, 0),
+                    };
                     let cost = Budget {
                         links: 0,
-                        routes: links.routes,
-                        bytes: links.bytes + links.routes * below.bytes(),
+                        routes,
+                        bytes: bytes + routes * below.bytes(),
+                        repeated_routes,
+                        repeated_bytes,
                     };
                     match self.spend(key, &field, cost) {
-                        true => self.visit(&target, &links, below),
+                        true => {
+                            self.visited.insert(target.clone());
+                            self.visit(&target, &links, below);
+                        }
                         false => self.tree.dead_ends.push(Arc::new(below)),
                     }
                 }

@@ -62,21 +62,21 @@ pub(super) fn of_routes(
             Rejected::secrets_of(fleet, cluster).collect()
         },
     );
-    let rejected_backends = b.derive(
-        "rejected backend",
+    let of_routes = b.derive(
+        "rejected resource of routes",
         inputs.rejections,
         move |reader, key: &Rejected| {
-            let of_backend = match key.what {
-                RejectedKind::Cluster | RejectedKind::Endpoints => true,
+            let of_routes = match key.what {
+                RejectedKind::Chain | RejectedKind::Cluster | RejectedKind::Endpoints => true,
                 RejectedKind::Secret => reader.count(clusters_by_secret, key) > 0,
                 RejectedKind::Listener | RejectedKind::Routes => false,
             };
-            of_backend.then_some(())
+            of_routes.then_some(())
         },
     );
     let rejected_by_fleet = b.index(
-        rejected_backends,
-        "rejected backends by fleet",
+        of_routes,
+        "rejected resources of routes by fleet",
         |rejected: &Rejected, ()| vec![rejected.fleet.clone()],
     );
     let rejections = Rejections {
@@ -128,13 +128,10 @@ pub(super) fn of_routes(
     let of_connections = |stages: l4_route::Stages| {
         move |reader: &mut Reader<'_>, key: &ObjectKey, attachments: &Attachments| {
             let backends = reader.get(stages.backends, key)?;
-            Some(l4_route::findings(
-                reader,
-                chains,
-                key,
-                attachments,
-                &backends,
-            ))
+            let mut findings = l4_route::findings(reader, chains, key, attachments, &backends);
+            findings.partially_invalid =
+                route::status::rejected_chain(reader, rejections, attachments);
+            Some(findings)
         }
     };
     let tls_status = route_statuses(

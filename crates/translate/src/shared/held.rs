@@ -63,8 +63,8 @@ pub(crate) fn message(
     let hosts = reader.by(by_object, object);
     let messages = hosts.iter().map(|(host, held)| {
         format!(
-            "Envoy rejected the configuration of host {} ({}); until it changes, requests get the last accepted version, or \
-             503 if there isn't one",
+            "Envoy rejected the configuration of host {} ({}); until it changes, its last accepted version is served, or, if \
+             there isn't one, requests get 503 or TLS connections are closed",
             host.domain, held.message
         )
     });

@@ -50,8 +50,9 @@ fn statuses(world: &World) -> Vec<(String, u32)> {
 }
 
 fn suspects(world: &World, last_good: Option<&[u8]>, message: &str) -> Vec<Suspect> {
-    world.assembler.suspects(RejectedRoutes {
+    world.assembler.suspects(RejectedVersion {
         fleet: &table_key().fleet,
+        type_url: names::ROUTES,
         name: &names::routes(&table_key()),
         body: &table(world),
         last_good,
@@ -59,8 +60,15 @@ fn suspects(world: &World, last_good: Option<&[u8]>, message: &str) -> Vec<Suspe
     })
 }
 
+fn domain(suspect: &Suspect) -> &str {
+    let Part::Host(host) = &suspect.part else {
+        panic!("{suspect:?}");
+    };
+    &host.domain
+}
+
 fn domains(suspects: &[Suspect]) -> Vec<&str> {
-    suspects.iter().map(|one| &*one.key.domain).collect()
+    suspects.iter().map(domain).collect()
 }
 
 fn expected(statuses: &[(&str, u32)]) -> Vec<(String, u32)> {
@@ -84,15 +92,15 @@ fn a_held_host_has_its_last_accepted_version_until_it_changes() {
     assert!(
         suspects(&world, None, "no")
             .iter()
-            .all(|one| &*one.key.domain == "a.com")
+            .all(|one| domain(one) == "a.com")
     );
 
-    world.assembler.release(&host("c.com"));
+    world.assembler.release(&Part::Host(host("c.com")));
     put(&mut world, &[("a.com", 403), ("b.com", 403)]);
     let released = expected(&[("a.com", 403), ("b.com", 403), ("c.com", 402)]);
     assert_eq!(statuses(&world), released);
-    assert_eq!(world.assembler.take_changed_hosts(), [host("b.com")]);
-    assert_eq!(world.assembler.take_changed_hosts(), []);
+    assert_eq!(world.assembler.take_changed(), [Part::Host(host("b.com"))]);
+    assert_eq!(world.assembler.take_changed(), []);
 }
 
 #[test]
@@ -102,8 +110,9 @@ fn hosts_that_have_changed_since_are_not_suspected() {
     let rejected = table(&world);
     put(&mut world, &[("b.com", 402)]);
     let (fleet, name) = (table_key().fleet, names::routes(&table_key()));
-    let found = world.assembler.suspects(RejectedRoutes {
+    let found = world.assembler.suspects(RejectedVersion {
         fleet: &fleet,
+        type_url: names::ROUTES,
         name: &name,
         body: &rejected,
         last_good: None,

@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use sesame_api::{RouteParentStatus, RouteStatus, condition, reason};
 use sesame_engine::{Reader, Table};
-use sesame_model::{ClusterKey, DestinationKey, FleetId};
+use sesame_model::{ClusterKey, DestinationKey, FleetId, ListenerKey};
 
 use crate::fleet::{Rejected, RejectedKind};
-use crate::problem::Problem;
+use crate::problem::{Problem, bounded};
 use crate::shared::client_certificates::ClientCertificates;
 use crate::shared::hosts::{Attachments, RouteRules};
 use crate::shared::services::{Backend, RoutedBackend};
@@ -18,7 +18,8 @@ use crate::shared::services::{Backend, RoutedBackend};
 #[derive(Clone, Copy)]
 pub(crate) struct Rejections {
     pub(crate) rejections: Table<Rejected, String>,
-    /// Fleets that reject hosts, clusters, endpoints, or secrets of clusters. Usually empty, which saves a lookup per backend.
+    /// Fleets that reject hosts, filter chains, clusters, endpoints, or secrets of clusters. Usually empty, which saves a lookup
+    /// per backend.
     pub(crate) fleets: Table<FleetId, ()>,
     /// The clusters of backends.
     pub(crate) backends: Table<ClusterKey, RoutedBackend>,
@@ -102,6 +103,28 @@ pub(crate) fn status(
 /// Reason for ResolvedRefs=False if Envoy rejected a backend, and for PartiallyInvalid=True if Envoy rejected a host. The
 /// spec has no such reason: the defect is in Sesame, not in the object.
 pub(crate) const REJECTED: &str = "RejectedByEnvoy";
+
+/// A filter chain for connections to the route that an Envoy has rejected.
+pub(crate) fn rejected_chain(
+    reader: &mut Reader<'_>,
+    sources: Rejections,
+    attachments: &Attachments,
+) -> Option<Problem> {
+    attachments.hosts.iter().find_map(|host| {
+        let ListenerKey { fleet, port } = &host.listener.port;
+        if !reader.exists(sources.fleets, fleet) {
+            return None;
+        }
+        let chain = Rejected::chain(fleet.clone(), *port, &host.domain);
+        let message = reader.get(sources.rejections, &chain)?;
+        let message = format!(
+            "Envoy rejected the configuration of server name {} ({message}); until it changes, its last accepted version is \
+             served, or, if there isn't one, connections are closed",
+            host.domain
+        );
+        Some(Problem::new(REJECTED, bounded(message)))
+    })
+}
 
 /// A backend of the route that an Envoy has rejected.
 pub(crate) fn rejected_backend(

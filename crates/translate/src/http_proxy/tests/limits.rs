@@ -109,12 +109,40 @@ fn routes_are_not_repeated_without_limit() {
     let world = World::with(&[("large", &route), ("root", &root(&includes))]);
     let routes = world.routes(80, "a.com");
     let count = |action: &str| routes.lines().filter(|line| line.ends_with(action)).count();
-    assert_eq!((count("-> shop/one:80"), count("-> 502")), (31, 69),);
+    assert_eq!((count("-> shop/one:80"), count("-> 502")), (5, 95));
+    assert!(world.status("root").contains("bytes of routes"));
+}
+
+#[test]
+fn repeated_routes_have_a_limit_of_their_own() {
+    let route = "{conditions: [{prefix: /PATH}], services: [{name: one, port: 80}]}, ";
+    let routes: String = (0..2_000)
+        .map(|n| route.replace("PATH", &n.to_string()))
+        .collect();
+    let mut world = World::new();
+    let children = 10;
+    for n in 0..children {
+        world.proxy(&format!("c{n}"), &format!("routes: [{routes}]"));
+    }
+    let include = |n: usize| {
+        format!(
+            "{{name: c{}, conditions: [{{prefix: /{n}}}]}}, ",
+            n % children
+        )
+    };
+    let includes = |count: usize| (0..count).map(include).collect::<String>();
+    world.proxy("root", &root(&includes(children)));
+    let served = |world: &World| world.routes(80, "a.com").lines().count();
+    assert_eq!(served(&world), 20_000);
+    assert_eq!(world.status("root"), "valid\n");
+    // Of repeated routes, fewer are served: here four times 2,000, and the other inclusions get 502.
+    world.proxy("root", &root(&includes(2 * children)));
+    let status = world.status("root");
     assert!(
-        world
-            .status("root")
-            .contains("bytes of routes and conditions")
+        status.contains("the limit of 8192 routes of HTTPProxies"),
+        "{status}"
     );
+    assert_eq!(served(&world), 28_006);
 }
 
 #[test]
