@@ -448,7 +448,7 @@ fn gateways(world: &mut World) {
         };
         for message in [Some("no".to_owned()), None] {
             let inputs = vec![Input::Rejection(rejected.clone(), message.clone())];
-            let all = [("gateway status", 1), ("rejected backend", 1)];
+            let all = [("gateway status", 1), ("rejected resource of routes", 1)];
             let expected = match message {
                 Some(_) => &all[..],
                 None => &all[..1],
