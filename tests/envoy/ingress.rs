@@ -68,6 +68,7 @@ async fn path_types_and_hosts_select_the_backend() {
     ];
     let started =
         DefaultFleet::serving("Ingress", &(services + &ingress("web", &[], "", &rules))).await;
+    let of_length = |length| format!("{}.example.com", "l".repeat(length));
     check(
         started.http,
         &[
@@ -87,6 +88,8 @@ async fn path_types_and_hosts_select_the_backend() {
             ("B.Example.COM:80", "/", "wild"),
             ("a.b.example.com", "/", "404"),
             ("a.b.example.com", "/any", "any"),
+            (&of_length(63), "/", "wild"),
+            (&of_length(64), "/", "404"),
             ("example.com", "/", "404"),
             ("example.com", "/any/x", "any"),
             ("example.org", "/any", "any"),

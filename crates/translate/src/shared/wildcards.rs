@@ -3,6 +3,10 @@
 
 use sesame_model::{HeaderMatch, ValueMatch};
 
+/// A label of at most 63 characters, as in DNS: the rest of a longer one isn't read, so a long Host header takes no time.
+/// Restricted to ASCII, for a small program.
+const LABEL: &str = r"[!-\-/-9;-~]{1,63}";
+
 /// The condition on the Host header of requests to a wildcard host; `None` for other hosts.
 ///
 /// Add it after [`MatchRank::of`](super::precedence::MatchRank::of): it doesn't make a match more specific than other
@@ -11,7 +15,7 @@ pub(crate) fn one_label(host: &str) -> Option<HeaderMatch> {
     let suffix = host.strip_prefix("*.")?.replace('.', "\\.");
     Some(HeaderMatch {
         name: ":authority".to_owned(),
-        value: ValueMatch::Regex(format!("(?i)[^.:]+\\.{suffix}(:[0-9]+)?")),
+        value: ValueMatch::Regex(format!("(?i){LABEL}\\.{suffix}(:[0-9]{{1,5}})?")),
     })
 }
 
@@ -28,7 +32,21 @@ mod tests {
         let ValueMatch::Regex(pattern) = found.value else {
             panic!("{found:?}");
         };
-        assert_eq!(pattern, r"(?i)[^.:]+\.example\.com(:[0-9]+)?");
+        assert_eq!(
+            pattern,
+            r"(?i)[!-\-/-9;-~]{1,63}\.example\.com(:[0-9]{1,5})?"
+        );
+    }
+
+    #[test]
+    fn the_longest_host_fits_in_a_program() {
+        let label = "a".repeat(62);
+        let host = format!("*.{label}.{label}.{label}.{}", &label[..61]);
+        assert_eq!(host.len(), 252);
+        let found = one_label(&host).expect("a condition");
+        let ValueMatch::Regex(pattern) = found.value else {
+            panic!("{found:?}");
+        };
         assert_eq!(regex::check(&pattern), Ok(()));
     }
 }
