@@ -1,14 +1,14 @@
 //! Endpoints of a Service: named ports, several slices, endpoint conditions, both address families, and changes.
 
-use std::net::{Ipv6Addr, SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use sesame_testkit::backend::Backend;
 use sesame_testkit::client::{Connect, Request};
 
 use crate::harness::{
-    HTTP, Sesame, Summary, at, becomes, check, eventually, gateway, listening, new_ip, route,
-    service, shares,
+    DefaultFleet, HTTP, Sesame, Summary, at, backends, becomes, check, eventually, gateway,
+    listening, new_ip, route, service, shares,
 };
 
 async fn start(name: &str) -> Backend {
@@ -266,4 +266,25 @@ async fn endpoint_changes_drop_no_requests() {
     };
     let ((), asked) = tokio::join!(changes, steady);
     assert!(asked >= 30, "only {asked} requests were sent meanwhile");
+}
+
+#[tokio::test]
+async fn an_endpoint_that_does_not_respond_to_checks_does_not_hold_other_hosts() {
+    let (_backends, services) = backends(&["a"]).await;
+    // Accepts connections, but never responds.
+    let silent = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+    let address = silent.local_addr().expect("an address");
+    let proxy = |name: &str, policy: &str| {
+        format!(
+            "apiVersion: projectsesame.io/v1\nkind: HTTPProxy\nmetadata: {{name: {name}}}\nspec: {{virtualhost: {{fqdn: {name}.test}}, \
+             routes: [{{services: [{{name: {name}, port: 80}}], {policy}}}]}}\n---\n"
+        )
+    };
+    let checked = proxy(
+        "silent",
+        "healthCheckPolicy: {path: /, timeoutSeconds: 86400}",
+    );
+    let objects = services + &service("silent", &[address]) + &checked + &proxy("a", "");
+    let fleet = DefaultFleet::serving("HTTPProxy", &objects).await;
+    becomes(fleet.http, "a.test", "/", "a").await;
 }

@@ -183,7 +183,7 @@ fn longest() -> Value {
             "retriableStatusCodes": list(64, |number| 400 + number),
         },
         "healthCheckPolicy": {
-            "path": path(1_024), "host": domains(1)[0], "intervalSeconds": 86_400, "timeoutSeconds": 86_400,
+            "path": path(1_024), "host": domains(1)[0], "intervalSeconds": 86_400, "timeoutSeconds": 10,
             "unhealthyThresholdCount": u32::MAX, "healthyThresholdCount": u32::MAX,
             "expectedStatuses": list(64, range),
         },

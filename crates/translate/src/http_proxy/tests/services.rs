@@ -107,6 +107,11 @@ fn protocols_and_settings_are_part_of_the_cluster() {
             "shop/one:80?health=1s,3s,4,5,up.com,/up,200-300",
         ),
         (
+            "port: 80",
+            "healthCheckPolicy: {path: /up, timeoutSeconds: 60}",
+            "shop/one:80?health=5s,10s,3,2,,/up",
+        ),
+        (
             "port: 80, slowStartPolicy: {window: 30s, aggression: '1.5'}",
             "loadBalancerPolicy: {strategy: WeightedLeastRequest}",
             "shop/one:80?lb=least-request&slow-start=30s,1500,10",
