@@ -274,17 +274,15 @@ async fn an_endpoint_that_does_not_respond_to_checks_does_not_hold_other_hosts()
     // Accepts connections, but never responds.
     let silent = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
     let address = silent.local_addr().expect("an address");
-    let proxy = |name: &str, policy: &str| {
+    let proxy = |name: &str, service: &str, policy: &str| {
         format!(
             "apiVersion: projectsesame.io/v1\nkind: HTTPProxy\nmetadata: {{name: {name}}}\nspec: {{virtualhost: {{fqdn: {name}.test}}, \
-             routes: [{{services: [{{name: {name}, port: 80}}], {policy}}}]}}\n---\n"
+             routes: [{{services: [{{name: {service}, port: 80}}], {policy}}}]}}\n---\n"
         )
     };
-    let checked = proxy(
-        "silent",
-        "healthCheckPolicy: {path: /, timeoutSeconds: 86400}",
-    );
-    let objects = services + &service("silent", &[address]) + &checked + &proxy("a", "");
+    let policy = "healthCheckPolicy: {path: /, timeoutSeconds: 86400}";
+    let proxies = proxy("silent", "silent", policy) + &proxy("web", "a", "");
+    let objects = services + &service("silent", &[address]) + &proxies;
     let fleet = DefaultFleet::serving("HTTPProxy", &objects).await;
-    becomes(fleet.http, "a.test", "/", "a").await;
+    becomes(fleet.http, "web.test", "/", "a").await;
 }
