@@ -25,7 +25,7 @@ const EVENT_SHARE: u32 = 4;
 
 /// A save often causes several events. It counts as complete once no further event follows for this long. Short, since
 /// this time delays every change; [`FileSet`] copes with saves that take longer.
-const QUIET: Duration = Duration::from_millis(1);
+const QUIET: Duration = Duration::from_micros(300);
 
 /// The quiet period after a write to a file that is still open.
 const QUIET_WHILE_OPEN: Duration = Duration::from_millis(50);
