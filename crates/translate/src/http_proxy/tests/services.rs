@@ -107,11 +107,6 @@ fn protocols_and_settings_are_part_of_the_cluster() {
             "shop/one:80?health=1s,3s,4,5,up.com,/up,200-300",
         ),
         (
-            "port: 80",
-            "healthCheckPolicy: {path: /up, timeoutSeconds: 60}",
-            "shop/one:80?health=5s,10s,3,2,,/up",
-        ),
-        (
             "port: 80, slowStartPolicy: {window: 30s, aggression: '1.5'}",
             "loadBalancerPolicy: {strategy: WeightedLeastRequest}",
             "shop/one:80?lb=least-request&slow-start=30s,1500,10",
@@ -119,6 +114,16 @@ fn protocols_and_settings_are_part_of_the_cluster() {
     ] {
         assert_eq!(cluster(service, policies), expected);
     }
+}
+
+#[test]
+fn health_checks_time_out_after_at_most_ten_seconds() {
+    let (routes, status) = outcome(
+        "[{services: [{name: one, port: 80}], healthCheckPolicy: {path: /up, timeoutSeconds: 60}}]",
+    );
+    let cluster = "shop/one:80?health=5s,10s,3,2,,/up\n";
+    assert!(routes.ends_with(cluster), "{routes}");
+    assert!(status.contains("60 is too long, so 10 is used"), "{status}");
 }
 
 #[test]
