@@ -8,6 +8,7 @@
 //! one; and certificates that Envoys request on demand have a resource for each server name.
 
 mod chains;
+mod form;
 mod held;
 mod listeners;
 mod on_demand;

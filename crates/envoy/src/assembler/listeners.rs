@@ -8,8 +8,9 @@ use envoy_types::pb::envoy::config::listener::v3 as pb;
 use sesame_model::{ChainTarget, Listener, ListenerKey, RouteTableKey};
 
 use super::ResourceChange;
+use super::form::Form;
 use super::held::{RejectedVersion, Suspect};
-use super::tables::{Form, Tables, resource};
+use super::tables::{Tables, resource};
 use crate::shard::ShardLookup;
 use crate::{listener, names, wire};
 

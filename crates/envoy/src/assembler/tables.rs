@@ -3,8 +3,8 @@
 //! In: listeners, tables and encoded hosts. Out: changed listeners, scopes and route tables. It must not depend on
 //! other resources.
 //!
-//! A small table is one resource. A table with many hosts is split into [`SHARDS`] resources, so a changed host costs
-//! an Envoy only one shard. Switching between the two forms replaces the listener and drains its connections; until
+//! A small table is one resource. A table with many or large hosts is split into [`SHARDS`] resources, so a changed host
+//! costs an Envoy only one shard. Switching between the two forms replaces the listener and drains its connections; until
 //! then Envoys get both forms.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,6 +16,7 @@ use sesame_engine::{Change, Commit};
 use sesame_model::{FleetId, Listener, ListenerKey, Port, RouteTable, RouteTableKey};
 
 use super::chains::Chains;
+use super::form::{Form, MAX_FORMER, Sizes};
 use super::held::Part;
 use super::listeners::{only_settings_differ, uses};
 use super::on_demand::OnDemand;
@@ -23,14 +24,6 @@ use super::{ResourceChange, bytes};
 use crate::route::{changes_cookies, reserved, scope, script, shard_tail, table_head, table_tail};
 use crate::shard::{SHARDS, is_everywhere, shard};
 use crate::{Encoded, Inputs, Sharding, names, wire};
-
-/// With this many hosts, a table becomes sharded.
-const MANY: usize = 400;
-/// With fewer hosts than this, a sharded table becomes whole.
-const FEW: usize = 200;
-/// A table becomes sharded only if it has at least this many hosts in a single shard for each host in every shard. A
-/// host in every shard costs memory in each of them, and changing it changes all shards.
-const OWN_TO_EVERYWHERE: usize = 32;
 
 /// The shard number of hosts that are in every shard.
 const EVERYWHERE: u32 = SHARDS;
@@ -69,21 +62,11 @@ pub(super) struct Table {
     pub(super) held: BTreeMap<(u32, Arc<str>), Bytes>,
     /// The hosts that change cookies.
     scripted: BTreeSet<(u32, Arc<str>)>,
-    /// Number of reserved domains in [`EVERYWHERE`].
-    reserved_everywhere: usize,
-    /// Number of hosts in [`EVERYWHERE`].
-    hosts_everywhere: usize,
+    sizes: Sizes,
     /// The form that the listener uses.
     pub(super) form: Form,
     /// Whether Envoys also get the other form.
     both: bool,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Form {
-    #[default]
-    Whole,
-    Shards,
 }
 
 /// The parts of a table that may have changed.
@@ -183,7 +166,7 @@ impl Tables {
         out.extend(listeners.filter_map(|key| self.listener(key)));
         for (key, table) in &self.tables {
             if key.fleet == *fleet && table.table.is_some() {
-                for form in table.given() {
+                for form in table.updated() {
                     self.scopes(key, form, true, out);
                     self.routes(key, table, form, &Touched::All, out);
                 }
@@ -247,13 +230,15 @@ impl Tables {
             if table.held.remove(&host).is_some() {
                 self.changed.push(Part::Host(key.clone()));
             }
-            let (before, after) = match bytes(change) {
-                Some(bytes) => (table.hosts.insert(host, bytes).is_some(), true),
-                None => (table.hosts.remove(&host).is_some(), false),
+            let after = bytes(change);
+            let size = match shard {
+                EVERYWHERE => &mut table.sizes.everywhere,
+                _ => &mut table.sizes.own,
             };
-            if shard == EVERYWHERE {
-                table.hosts_everywhere += usize::from(after);
-                table.hosts_everywhere -= usize::from(before);
+            size.replace(table.hosts.get(&host), after.as_ref());
+            match after {
+                Some(bytes) => _ = table.hosts.insert(host, bytes),
+                None => _ = table.hosts.remove(&host),
             }
             touch(&mut out, &key.table, table, shard);
         }
@@ -281,7 +266,7 @@ impl Tables {
             (table.form, table.both) = (Form::Whole, false);
             return;
         }
-        let form = table.suited(table.form, self.sharding);
+        let form = table.sizes.suited(table.form, self.sharding);
         let had: Vec<Form> = if before {
             table.given().collect()
         } else {
@@ -289,13 +274,13 @@ impl Tables {
         };
         if !before {
             // Another Sesame process may have served the table sharded, and Envoys may still use the shards.
-            table.both = form != table.suited(Form::Shards, self.sharding);
+            table.both = form != table.sizes.suited(Form::Shards, self.sharding);
             table.form = form;
         } else if form != table.form {
             table.form = form;
             table.both = true;
         }
-        for form in table.given() {
+        for form in table.updated() {
             if had.contains(&form) {
                 self.routes(key, table, form, touched, out);
             } else {
@@ -364,22 +349,11 @@ impl Table {
         std::iter::once(self.form).chain(other)
     }
 
-    /// The form that suits the number of hosts, given the current form. Hysteresis keeps a single flapping host from
-    /// replacing the listener each time.
-    fn suited(&self, so_far: Form, sharding: Sharding) -> Form {
-        let own = self.hosts.len() - self.hosts_everywhere;
-        let (many, ratio) = match so_far {
-            Form::Whole => (MANY, OWN_TO_EVERYWHERE),
-            Form::Shards => (FEW, OWN_TO_EVERYWHERE / 2),
-        };
-        let everywhere = self.hosts_everywhere + self.reserved_everywhere;
-        let large = own >= many && own >= everywhere.saturating_mul(ratio);
-        match sharding {
-            Sharding::Never => Form::Whole,
-            Sharding::Always => Form::Shards,
-            Sharding::Auto if large => Form::Shards,
-            Sharding::Auto => Form::Whole,
-        }
+    /// The forms that Envoys get changes of.
+    fn updated(&self) -> impl Iterator<Item = Form> + use<> {
+        let Self { form, sizes, .. } = *self;
+        let given = self.given();
+        given.filter(move |of| *of == form || sizes.bytes(*of) <= MAX_FORMER)
     }
 
     /// Replaces the table, except its hosts. Returns the parts that differ.
@@ -398,10 +372,10 @@ impl Table {
             let everywhere = usize::from(shard == EVERYWHERE);
             if added {
                 self.reserved.insert(key);
-                self.reserved_everywhere += everywhere;
+                self.sizes.reserved_everywhere += everywhere;
             } else {
                 self.reserved.remove(&key);
-                self.reserved_everywhere -= everywhere;
+                self.sizes.reserved_everywhere -= everywhere;
             }
         }
         match (before, after) {
@@ -455,15 +429,6 @@ impl Table {
 
     fn is_empty(&self) -> bool {
         self.table.is_none() && self.hosts.is_empty()
-    }
-}
-
-impl Form {
-    fn other(self) -> Self {
-        match self {
-            Self::Whole => Self::Shards,
-            Self::Shards => Self::Whole,
-        }
     }
 }
 

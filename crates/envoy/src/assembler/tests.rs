@@ -20,6 +20,7 @@ use crate::{
 
 mod chains;
 mod held;
+mod sharding;
 mod trust_bundles;
 
 const OFFSET: u16 = 8000;
@@ -452,94 +453,6 @@ fn only_the_changed_host_is_encoded_and_only_one_table_changes() {
     assert_eq!(changes.len(), 1);
     assert_eq!(changes[0].type_url, names::ROUTES);
     world.check();
-}
-
-#[test]
-fn a_large_table_is_sharded_and_a_host_changes_one_shard() {
-    let mut world = World::new(Sharding::Auto);
-    let of = |changes: &[ResourceChange], kind, come: bool| {
-        let of = changes.iter();
-        of.filter(|change| change.type_url == kind && change.body.is_some() == come)
-            .count()
-    };
-    let fill = |inputs: &Inputs, batch: &mut Batch, hosts: std::ops::Range<u16>| {
-        for index in hosts {
-            batch.upsert(inputs.virtual_hosts, numbered(index), plain_host(200));
-        }
-    };
-    world.commit(|inputs, batch| {
-        perform(Op::Listener(0, Some((false, None))), inputs, batch);
-        perform(Op::Table(0, Some(2)), inputs, batch);
-        fill(inputs, batch, 0..399);
-    });
-    let shards = SHARDS as usize;
-    // Another process may have served the table sharded.
-    assert_eq!(world.assembler.replaced(), 1);
-    let settled = world.settle();
-    assert_eq!(of(&settled, names::SCOPE, false), shards);
-    assert_eq!(of(&settled, names::ROUTES, false), shards);
-    // One more host makes it large: the listener is replaced, and the whole table stays for draining connections.
-    let (_, changes) = world.commit(|inputs, batch| fill(inputs, batch, 399..400));
-    assert_eq!(of(&changes, names::LISTENER, true), 1);
-    assert_eq!(of(&changes, names::SCOPE, true), shards);
-    assert_eq!(of(&changes, names::ROUTES, true), shards + 1);
-    assert_eq!(world.assembler.replaced(), 2);
-    let (_, changes) = world.commit(|inputs, batch| {
-        batch.upsert(inputs.virtual_hosts, numbered(7), plain_host(404));
-    });
-    assert_eq!(of(&changes, names::ROUTES, true), 2);
-    let settled = world.settle();
-    assert_eq!(settled.len(), 1);
-    assert_eq!((settled[0].name.as_str(), &settled[0].body), ("80", &None));
-    assert!(world.settle().is_empty());
-
-    // Now a host changes one shard, and a wildcard changes all.
-    for (domain, changed) in [("h7.example.com", 1), ("new.example.com", 1), ("*", shards)] {
-        let (_, changes) = world.commit(|inputs, batch| {
-            let key = VirtualHostKey {
-                domain: domain.into(),
-                ..numbered(0)
-            };
-            batch.upsert(inputs.virtual_hosts, key, plain_host(201));
-        });
-        assert_eq!(changes.len(), changed, "{domain}");
-        assert_eq!(of(&changes, names::ROUTES, true), changed, "{domain}");
-    }
-
-    // The table stays sharded until it has few hosts.
-    let less = |world: &mut World, hosts: std::ops::Range<u16>| {
-        let (_, changes) = world.commit(|inputs, batch| {
-            for index in hosts {
-                batch.remove(inputs.virtual_hosts, numbered(index));
-            }
-        });
-        changes
-    };
-    assert_eq!(of(&less(&mut world, 0..200), names::LISTENER, true), 0);
-    let changes = less(&mut world, 200..202);
-    assert_eq!(of(&changes, names::LISTENER, true), 1);
-    assert!(of(&changes, names::ROUTES, true) > 1, "both are kept");
-    let settled = world.settle();
-    assert_eq!(of(&settled, names::SCOPE, false), shards);
-    assert_eq!(of(&settled, names::ROUTES, false), shards);
-    assert_eq!(world.assembler.replaced(), 3);
-}
-
-#[test]
-fn a_table_with_many_wildcards_stays_whole() {
-    let mut world = World::new(Sharding::Auto);
-    let (_, changes) = world.commit(|inputs, batch| {
-        perform(Op::Table(0, Some(0)), inputs, batch);
-        for index in 0..1_000 {
-            batch.upsert(inputs.virtual_hosts, numbered(index), plain_host(200));
-            let key = VirtualHostKey {
-                domain: format!("*.h{index}.example.com").into(),
-                ..numbered(0)
-            };
-            batch.upsert(inputs.virtual_hosts, key, plain_host(200));
-        }
-    });
-    assert_eq!(changes.len(), 1);
 }
 
 #[test]
