@@ -13,6 +13,14 @@ pub(crate) struct Epochs {
     pub(crate) last: u64,
 }
 
+/// Which of the pending names comes next.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Age {
+    #[default]
+    Oldest,
+    Newest,
+}
+
 /// A set of pending names. Later changes to a pending name are merged into its entry.
 #[derive(Debug, Default)]
 pub(crate) struct Pending {
@@ -52,17 +60,18 @@ impl Pending {
         self.by_first.first().map(|(first, _)| *first)
     }
 
-    /// The epoch of the name that [`Pending::pop_below`] returns next.
+    /// The epoch of the oldest name that [`Pending::pop_below`] returns.
     pub(crate) fn next(&self) -> Option<u64> {
         self.by_last.first().map(|(last, _)| *last)
     }
 
-    /// Removes the name whose latest change is oldest, if that is before `limit`.
-    pub(crate) fn pop_below(&mut self, limit: u64) -> Option<(Arc<str>, Epochs)> {
-        let (last, name) = self.by_last.first()?;
-        if *last >= limit {
-            return None;
-        }
+    /// Removes the name whose latest change is oldest or newest among those before `limit`.
+    pub(crate) fn pop_below(&mut self, limit: u64, age: Age) -> Option<(Arc<str>, Epochs)> {
+        let mut below = self.by_last.range(..(limit, Arc::from("")));
+        let (_, name) = match age {
+            Age::Oldest => below.next(),
+            Age::Newest => below.next_back(),
+        }?;
         let name = Arc::clone(name);
         let epochs = self.remove(&name)?;
         Some((name, epochs))
@@ -96,9 +105,11 @@ mod tests {
             Some(5),
             "b's latest change is older than a's"
         );
-        assert_eq!(pending.pop_below(5), None);
-        assert_eq!(pending.pop_below(8), Some(("b".into(), epochs(5, 5))));
-        assert_eq!(pending.pop_below(8), Some((a, epochs(3, 7))));
+        assert_eq!(pending.pop_below(5, Age::Oldest), None);
+        assert_eq!(pending.pop_below(5, Age::Newest), None);
+        let b = Some(("b".into(), epochs(5, 5)));
+        assert_eq!(pending.pop_below(7, Age::Newest), b);
+        assert_eq!(pending.pop_below(8, Age::Oldest), Some((a, epochs(3, 7))));
         assert_eq!((pending.len(), pending.watermark()), (0, None));
     }
 
@@ -112,7 +123,7 @@ mod tests {
         assert_eq!(pending.remove("a"), None);
         pending.retain(|name| &**name == "c");
         assert_eq!(
-            pending.pop_below(u64::MAX).map(|(n, _)| n),
+            pending.pop_below(u64::MAX, Age::Oldest).map(|(n, _)| n),
             Some("c".into())
         );
         assert_eq!(

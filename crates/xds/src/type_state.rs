@@ -14,7 +14,7 @@ use self::removals::Removals;
 use crate::config::Limits;
 use crate::fleet::{Fleet, Lookup, TypeStatus};
 use crate::ordering::Watermark;
-use crate::pending::{Epochs, Pending};
+use crate::pending::{Age, Epochs, Pending};
 use crate::resource::{Resource, ResourceType, Version};
 use crate::shrink;
 use crate::subscription::{self, Subscription, SubscriptionChange};
@@ -61,6 +61,8 @@ pub(crate) struct TypeState {
     /// The client's versions, assuming that it accepts the response in flight. A NACK corrects them.
     versions: HashMap<Arc<str>, Version>,
     upserts: Pending,
+    /// The newest and oldest upserts take turns, so that a large change delays neither later nor earlier ones much.
+    next: Age,
     pub(crate) removals: Removals,
     /// Subscribed names without a resource, not yet reported.
     missing: BTreeSet<Arc<str>>,
@@ -106,6 +108,7 @@ impl TypeState {
             initial_size: 0,
             versions: HashMap::new(),
             upserts: Pending::default(),
+            next: Age::default(),
             removals,
             missing: BTreeSet::new(),
             reported_missing: HashSet::new(),

@@ -221,6 +221,26 @@ fn changes_merge_while_a_response_is_in_flight() {
 }
 
 #[test]
+fn a_change_does_not_wait_for_all_earlier_ones() {
+    let names: Vec<String> = (0..9).map(|number| format!("s{number}")).collect();
+    let mut fleet = fleet();
+    // A response has one resource.
+    let limits = Limits {
+        response_bytes: 1,
+        ..limits()
+    };
+    let mut client = Client::connect(&mut fleet, 1, limits);
+    let upserts: Vec<_> = names.iter().map(|name| (Cluster, &**name, "v0")).collect();
+    fleet.apply(update(1, &upserts, &[]));
+    client.pump(&mut fleet);
+    fleet.apply(update(2, &[(Cluster, "s4", "v1")], &[]));
+    client.settle(&mut fleet);
+    let mut log = client.take_log();
+    log.retain(|line| line.starts_with("cluster"));
+    assert_eq!(log[..3], ["cluster +s0", "cluster +s4", "cluster +s1"]);
+}
+
+#[test]
 fn routes_wait_for_clusters_until_the_warming_timeout() {
     let (mut fleet, mut client) = served();
     // c1 can't warm without a response for its endpoints.

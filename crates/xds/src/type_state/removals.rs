@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::pending::{Epochs, Pending};
+use crate::pending::{Age, Epochs, Pending};
 
 #[derive(Debug)]
 pub(crate) struct Removals {
@@ -77,8 +77,8 @@ impl Removals {
     pub(super) fn pop_below(&mut self, limit: u64) -> Option<(Arc<str>, Epochs)> {
         let delayed = limit.min(self.released);
         self.immediate
-            .pop_below(limit)
-            .or_else(|| self.delayed.pop_below(delayed))
+            .pop_below(limit, Age::Oldest)
+            .or_else(|| self.delayed.pop_below(delayed, Age::Oldest))
     }
 
     fn of(&mut self, name: &str) -> &mut Pending {

@@ -6,6 +6,7 @@ use std::time::Instant;
 use super::{InFlight, SendLimits, Sent, TypeState};
 use crate::fleet::{Fleet, Lookup};
 use crate::ordering::Watermark;
+use crate::pending::Age;
 use crate::session::Response;
 
 impl TypeState {
@@ -64,8 +65,12 @@ impl TypeState {
         let mut sent = Vec::new();
         let mut bytes = 0;
         while bytes < limits.bytes {
-            let Some((name, epochs)) = self.upserts.pop_below(limits.upserts) else {
+            let Some((name, epochs)) = self.upserts.pop_below(limits.upserts, self.next) else {
                 break;
+            };
+            self.next = match self.next {
+                Age::Oldest if self.upserts.len() > 0 => Age::Newest,
+                _ => Age::Oldest,
             };
             self.examined += 1;
             let before = self.versions.get(&name).copied();
