@@ -92,7 +92,7 @@ async fn a_rule_with_costly_expressions_is_refused_and_all_others_are_served() {
     );
     let newest = partially("many-5").await.expect("a condition").message;
     assert!(
-        newest.contains("host web.test") && newest.contains("the limit is 4 ms"),
+        newest.contains("host web.test") && newest.contains("the limit is 3 ms"),
         "{newest}"
     );
 

@@ -19,6 +19,7 @@ use crate::inputs::Inputs;
 use crate::problem::FieldError;
 use crate::settings::RateLimitSettings;
 use crate::shared::default_fleet::Sources;
+use crate::shared::expressions::{ListTime, expression};
 
 /// The timeout of a call if the ExtensionService doesn't set one.
 const TIMEOUT: Duration = Duration::from_secs(1);
@@ -197,6 +198,7 @@ fn descriptors(
         findings.refuse(about, &field, message);
         return Vec::new();
     }
+    let mut time = ListTime::default();
     let mut descriptors = Vec::new();
     for (index, descriptor) in policy.descriptors.iter().enumerate() {
         let field = format!("{field}[{index}].entries");
@@ -205,7 +207,7 @@ fn descriptors(
         }
         let mut entries = Vec::new();
         for (index, source) in descriptor.entries.iter().enumerate() {
-            match entry(source) {
+            match entry(source, &mut time) {
                 Ok(entry) => entries.push(entry),
                 Err(message) => findings.refuse(about, &format!("{field}[{index}]"), message),
             }
@@ -215,7 +217,7 @@ fn descriptors(
     descriptors
 }
 
-fn entry(source: &RateLimitDescriptorEntry) -> Result<RateEntry, String> {
+fn entry(source: &RateLimitDescriptorEntry, time: &mut ListTime) -> Result<RateEntry, String> {
     let RateLimitDescriptorEntry {
         generic_key,
         request_header,
@@ -256,9 +258,11 @@ fn entry(source: &RateLimitDescriptorEntry) -> Result<RateEntry, String> {
                 return Err("requestHeaderValueMatch.headers: expected at least 1 condition".to_owned());
             }
             let headers = of.headers.iter().enumerate().map(|(index, condition)| {
-                header(condition).map_err(|message| {
-                    format!("requestHeaderValueMatch.headers[{index}]: {message}")
-                })
+                let read = header(condition).and_then(|found| {
+                    expression(&found.value).map_or(Ok(()), |pattern| time.add(pattern))?;
+                    Ok(found)
+                });
+                read.map_err(|message| format!("requestHeaderValueMatch.headers[{index}]: {message}"))
             });
             Ok(RateEntry::Matching {
                 headers: headers.collect::<Result<_, _>>()?,

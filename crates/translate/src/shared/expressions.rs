@@ -20,7 +20,9 @@ use crate::shared::regex::{Measure, REQUEST};
 /// The maximum time for an expression, in nanoseconds.
 const MAX_EACH: u64 = 1_000_000;
 /// The maximum time for the expressions of a host that the same request may have to match, in nanoseconds.
-const MAX_HOST: u64 = 4_000_000;
+const MAX_HOST: u64 = 3_000_000;
+/// The maximum time for the expressions of a list, in nanoseconds.
+const MAX_LIST: u64 = 1_000_000;
 /// The limit on the work to measure an object's expressions, in instructions. Beyond it, upper bounds are used.
 const MAX_EFFORT: u64 = 2_000_000;
 /// The maximum length of an expression in a message, in characters.
@@ -108,7 +110,8 @@ impl Meter {
     }
 }
 
-fn expression(value: &ValueMatch) -> Option<&str> {
+/// The expression in a condition.
+pub(crate) fn expression(value: &ValueMatch) -> Option<&str> {
     match value {
         ValueMatch::Regex(pattern) => Some(pattern),
         ValueMatch::Not(value) | ValueMatch::NotOrAbsent(value) => expression(value),
@@ -156,7 +159,7 @@ impl Reason {
                 "with the regular expression {pattern}, those of the list take Envoy about {} ms for a request of {request} \
                  KiB, more than {} ms; use fewer expressions",
                 millis(nanos),
-                millis(MAX_HOST)
+                millis(MAX_LIST)
             ),
             Cause::Host(nanos) => format!(
                 "with {pattern} added, the regular expressions of host {domain} take Envoy about {} ms for a request of \
@@ -194,7 +197,7 @@ impl ListTime {
         let cause = match Measure::of(pattern, &mut self.effort).nanos {
             None => Cause::States,
             Some(nanos) if nanos > MAX_EACH => Cause::Each(nanos),
-            Some(nanos) if self.nanos + nanos > MAX_HOST => Cause::List(self.nanos + nanos),
+            Some(nanos) if self.nanos + nanos > MAX_LIST => Cause::List(self.nanos + nanos),
             Some(nanos) => {
                 self.nanos += nanos;
                 return Ok(());

@@ -265,6 +265,10 @@ fn invalid_descriptors_are_errors() {
             "requestHeaderValueMatch.headers[0]: ",
         ),
         (
+            "{requestHeaderValueMatch: {headers: [{name: a, regex: '.*a.{20}'}], value: a}}",
+            "requestHeaderValueMatch.headers[0]: the regular expression .*a.{20} needs too many states",
+        ),
+        (
             "{remoteAddress: {}, genericKey: {value: a}}",
             "exactly one of genericKey, requestHeader, requestHeaderValueMatch and remoteAddress is required",
         ),

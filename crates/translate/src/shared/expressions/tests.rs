@@ -24,7 +24,7 @@ fn fitting(matches: impl IntoIterator<Item = RouteMatch>) -> usize {
 fn a_text_is_read_by_a_limited_number_of_expressions() {
     let same = (0..100).map(|number| requests(&format!("/api/.*/{number}")));
     let count = fitting(same);
-    assert!((30..45).contains(&count), "{count}");
+    assert!((24..34).contains(&count), "{count}");
 }
 
 #[test]
@@ -32,25 +32,25 @@ fn a_path_has_one_of_several_beginnings() {
     let different = (100..999).map(|number| requests(&format!("/api/{number}/.*")));
     assert_eq!(fitting(different), 899);
     // Those with a longer beginning read the same strings as those with a shorter one.
-    let short = (0..20).map(|number| requests(&format!("/[a-z]*{number}")));
-    let long = (0..40).map(|number| requests(&format!("/api/[a-z]*{number}")));
-    let other = (0..20).map(|number| requests(&format!("/b/[a-z]*{number}")));
+    let short = (0..15).map(|number| requests(&format!("/[a-z]*{number}")));
+    let long = (0..30).map(|number| requests(&format!("/api/[a-z]*{number}")));
+    let other = (0..15).map(|number| requests(&format!("/b/[a-z]*{number}")));
     let count = fitting(short.clone().chain(long.clone()).chain(other.clone()));
-    assert!((55..65).contains(&count), "{count}");
+    assert!((40..50).contains(&count), "{count}");
     let reversed = fitting(other.chain(long).chain(short));
-    assert!((55..65).contains(&reversed), "{reversed}");
+    assert!((40..50).contains(&reversed), "{reversed}");
 }
 
 #[test]
 fn the_order_of_beginnings_does_not_matter_for_the_limit() {
     let paths = ["/a", "/a/b", "/a/b/c", "/", "/a/b", "/x"];
     let matches =
-        paths.map(|path| (0..8).map(move |number| requests(&format!("{path}/[0-9]*{number}"))));
+        paths.map(|path| (0..6).map(move |number| requests(&format!("{path}/[0-9]*{number}"))));
     let forward: Vec<_> = matches.clone().into_iter().flatten().collect();
     let mut backward = forward.clone();
     backward.reverse();
-    // 40 of them may read the same path.
-    assert_eq!((fitting(forward), fitting(backward)), (48, 48));
+    // 30 of them may read the same path.
+    assert_eq!((fitting(forward), fitting(backward)), (36, 36));
 }
 
 #[test]
@@ -72,13 +72,13 @@ fn headers_are_separate_and_queries_are_not() {
     let one = (0..60).map(|number| header("a", number));
     let two = (0..60).map(|number| header("b", number));
     let alone = fitting(one.clone());
-    assert!((30..45).contains(&alone), "{alone}");
+    assert!((24..34).contains(&alone), "{alone}");
     assert_eq!(fitting(one.chain(two)), 2 * alone);
     let paths = (0..30).map(|number| requests(&format!("/.*{number}")));
     let both = fitting(paths.clone().chain((0..30).map(query)));
-    assert!((30..45).contains(&both), "{both}");
+    assert!((24..34).contains(&both), "{both}");
     let pseudo = fitting(paths.chain((0..30).map(|number| header(":path", number))));
-    assert!((30..45).contains(&pseudo), "{pseudo}");
+    assert!((24..34).contains(&pseudo), "{pseudo}");
 }
 
 #[test]
@@ -94,11 +94,11 @@ fn measuring_an_object_takes_limited_work() {
 }
 
 #[test]
-fn a_list_has_the_limits_of_a_host() {
+fn a_list_has_limits() {
     let mut time = ListTime::default();
     assert!(time.add(".*a.{20}").is_err());
     let count = (0..100).take_while(|number| time.add(&format!(".*{number}")).is_ok());
-    assert!((30..45).contains(&count.count()));
+    assert!((7..12).contains(&count.count()));
     let error = time.add(".*").expect_err("too much time");
     assert!(
         error.contains("those of the list take Envoy about"),
