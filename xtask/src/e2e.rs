@@ -19,6 +19,7 @@ mod outage;
 mod outer;
 mod own_namespace;
 mod parameters;
+mod policies;
 mod replicas;
 mod scene;
 mod shop;
@@ -82,6 +83,8 @@ enum Test {
     Outer,
     /// All Envoys run in Sesame's namespace, with permissions for that namespace only
     OwnNamespace,
+    /// With NetworkPolicies enforced, Sesame and its Envoys work
+    Policies,
     /// A Contour installation migrates to Sesame and back
     Contour,
     /// Edited and deleted fleet objects are restored
@@ -188,6 +191,7 @@ impl Test {
             Self::Operator => operator::operator(scene),
             Self::Outer => outer::outer(scene),
             Self::OwnNamespace => own_namespace::own_namespace(scene),
+            Self::Policies => policies::policies(scene),
             Self::Contour => contour::contour(scene),
             Self::Drift => drift::drift(scene),
             Self::Deletions => deletions::deletions(scene),

@@ -9,6 +9,7 @@ mod tenant;
 use std::collections::BTreeMap;
 use std::fs;
 use std::net::SocketAddr;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
@@ -44,6 +45,8 @@ pub(super) fn hostile(scene: &Scene) -> Result<String> {
     let mut figures = vec![tenant::attack(scene, &mut neighbours)?];
     figures.push(clients::attack(scene, &mut neighbours)?);
     figures.push(stolen_key::attack(scene, &mut neighbours)?);
+    let slowest = neighbours.slowest.as_secs_f32();
+    figures.push(format!("neighbours' changes served within {slowest:.1} s"));
     for load in loads {
         figures.push(load.stop()?.to_string());
     }
@@ -65,6 +68,8 @@ struct Neighbours<'a> {
     /// A request to each fleet.
     requests: [Request; 3],
     version: usize,
+    /// The longest time until changes were served.
+    slowest: Duration,
 }
 
 impl<'a> Neighbours<'a> {
@@ -93,6 +98,7 @@ impl<'a> Neighbours<'a> {
             scene,
             requests,
             version: 0,
+            slowest: Duration::ZERO,
         };
         neighbours.served()?;
         Ok(neighbours)
@@ -108,7 +114,10 @@ impl<'a> Neighbours<'a> {
         self.version += 1;
         self.scene
             .apply(&Self::objects(&self.version.to_string()))?;
-        self.served()
+        let since = Instant::now();
+        self.served()?;
+        self.slowest = self.slowest.max(since.elapsed());
+        Ok(())
     }
 
     fn served(&self) -> Result<()> {
