@@ -2,7 +2,7 @@
 
 use sesame_testkit::client::{Connect, Request, Response};
 
-use crate::harness::{Sesame, at, backends};
+use crate::harness::{DefaultFleet, Sesame, at, backends, becomes};
 
 fn rule(path: &str, cors: &str) -> String {
     format!(
@@ -217,4 +217,28 @@ async fn a_rule_for_one_method_also_matches_its_preflights() {
         (response.status.as_u16(), permission(&response)),
         (404, ("", ""))
     );
+}
+
+#[tokio::test]
+async fn private_networks_are_permitted() {
+    let (_backends, services) = backends(&["a"]).await;
+    let proxy = |name: &str, more: &str| {
+        format!(
+            "apiVersion: projectsesame.io/v1\nkind: HTTPProxy\nmetadata: {{name: {name}}}\nspec: {{virtualhost: {{fqdn: {name}.test, \
+             corsPolicy: {{allowOrigin: ['*'], allowMethods: [GET]{more}}}}}, routes: [{{services: [{{name: a, port: 80}}]}}]}}\n---\n"
+        )
+    };
+    let objects = services + &proxy("other", "") + &proxy("web", ", allowPrivateNetwork: true");
+    let fleet = DefaultFleet::serving("HTTPProxy", &objects).await;
+    for (host, expected) in [("web.test", "true"), ("other.test", "")] {
+        becomes(fleet.http, host, "/", "a").await;
+        let request = Request::get(host, "/")
+            .method("OPTIONS")
+            .header("origin", "https://foo.com")
+            .header("access-control-request-method", "GET")
+            .header("access-control-request-private-network", "true");
+        let response = fleet.send(&request).await;
+        let permitted = response.header("access-control-allow-private-network");
+        assert_eq!(permitted, expected, "{host}");
+    }
 }

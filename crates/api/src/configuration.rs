@@ -292,6 +292,9 @@ pub struct HttpProxyConfiguration {
     /// connections reach only the hosts of HTTPProxies that set `enableFallbackCertificate`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fallback_certificate: Option<ObjectName>,
+    /// Whether requests without TLS are redirected even on routes with `permitInsecure`.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub disable_permit_insecure: bool,
 }
 
 /// The service for global rate limits.

@@ -116,6 +116,7 @@ pub(crate) fn cors() -> Cors {
         headers: List::Only(vec!["x-a".to_owned(), "x-b".to_owned()]),
         expose: List::Only(vec![]),
         max_age: Duration::from_secs(5),
+        private_network: false,
     }
 }
 

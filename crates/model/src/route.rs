@@ -483,6 +483,8 @@ pub struct Cors {
     pub expose: List,
     /// How long browsers may cache the response to a preflight.
     pub max_age: Duration,
+    /// Whether pages of public networks may send requests to private ones.
+    pub private_network: bool,
 }
 
 /// A permitted origin.

@@ -202,6 +202,7 @@ fn ingress(spec: &ConfigurationSpec) -> Result<IngressSettings, Vec<FieldError>>
         fallback_certificate: proxies
             .and_then(|proxies| proxies.fallback_certificate.as_ref())
             .map(|secret| secret.key()),
+        disable_permit_insecure: proxies.is_some_and(|proxies| proxies.disable_permit_insecure),
         rate_limits: spec.rate_limit_service.as_ref().map(|service| {
             let domain = service.domain.clone();
             RateLimitSettings {

@@ -65,6 +65,8 @@ pub struct IngressSettings {
     /// The Secret with the certificate for TLS connections without SNI or with an unknown one, if any. HTTPProxies
     /// enable it for their hosts.
     pub fallback_certificate: Option<NamespacedName>,
+    /// Whether `permitInsecure` of HTTPProxies has no effect.
+    pub disable_permit_insecure: bool,
     /// The service for global rate limits in HTTPProxies; without it, such limits are errors.
     pub rate_limits: Option<RateLimitSettings>,
     /// The authorization of requests to all hosts; `None` if there is none.
@@ -159,6 +161,7 @@ impl Default for IngressSettings {
             ports: DefaultPorts::default(),
             root_namespaces: None,
             fallback_certificate: None,
+            disable_permit_insecure: false,
             rate_limits: None,
             auth: None,
             headers: HeaderDefaults::default(),

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use envoy_types::pb::envoy::extensions::filters::http::cors::v3::CorsPolicy;
 use envoy_types::pb::envoy::r#type::matcher::v3::{StringMatcher, string_matcher::MatchPattern};
-use envoy_types::pb::google::protobuf::Any;
+use envoy_types::pb::google::protobuf::{Any, BoolValue};
 use envoy_types::util::pack_any;
 use sesame_model::{Cors, List, OriginMatch};
 
@@ -29,14 +29,15 @@ pub(super) fn policy(cors: &Cors) -> Any {
         allow_headers: list(&cors.headers),
         expose_headers: list(&cors.expose),
         max_age: cors.max_age.as_secs().to_string(),
-        allow_credentials: if cors.credentials {
-            wire::boolean(true)
-        } else {
-            None
-        },
+        allow_credentials: permitted(cors.credentials),
+        allow_private_network_access: permitted(cors.private_network),
         forward_not_matching_preflights: wire::boolean(false),
         ..Default::default()
     })
+}
+
+fn permitted(permitted: bool) -> Option<BoolValue> {
+    permitted.then(|| wire::boolean(true)).flatten()
 }
 
 /// Browsers send origins in lower case. Wildcards share expressions, so that a long origin is read only a few times.

@@ -68,15 +68,6 @@ pub(super) fn read(field: &str, policy: &CorsPolicy, findings: &mut Findings) ->
         let message = "expected a duration such as 10m, or 0 to disable caching";
         findings.refuse(About::CORS, &format!("{field}.maxAge"), message);
     }
-    if policy.allow_private_network {
-        let message =
-            "is not supported yet: browsers block requests from public to private networks";
-        findings.error(
-            About::CORS,
-            &format!("{field}.allowPrivateNetwork"),
-            message,
-        );
-    }
     Arc::new(Cors {
         origins,
         credentials: policy.allow_credentials,
@@ -84,6 +75,7 @@ pub(super) fn read(field: &str, policy: &CorsPolicy, findings: &mut Findings) ->
         headers,
         expose,
         max_age: max_age.unwrap_or_default(),
+        private_network: policy.allow_private_network,
     })
 }
 

@@ -109,11 +109,15 @@ pub(super) fn read(
         conditions,
         partial,
     } = listed?;
+    let disabled = |reader: &mut Reader<'_>| {
+        let settings = reader.get(of.0.settings, &());
+        settings.is_some_and(|settings| settings.ingress.disable_permit_insecure)
+    };
     Some(OwnRoute {
         index,
         conditions,
         partial,
-        permit_insecure: route.permit_insecure,
+        permit_insecure: route.permit_insecure && !disabled(reader),
         plan: match partial || findings.refusals() > before {
             true => Plan::answer(UNAVAILABLE),
             false => plan,

@@ -331,6 +331,7 @@ fn cors(field: &str, filter: &CorsFilter) -> Result<Cors, FieldError> {
         headers: list(filter.allow_headers.iter().map(|name| &**name)),
         expose,
         max_age: Duration::from_secs(filter.max_age.into()),
+        private_network: false,
     })
 }
 

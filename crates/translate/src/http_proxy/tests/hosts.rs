@@ -192,6 +192,20 @@ fn requests_without_tls_are_redirected() {
 }
 
 #[test]
+fn permit_insecure_can_be_disabled() {
+    let mut world = World::new();
+    world.set(IngressSettings {
+        disable_permit_insecure: true,
+        ..IngressSettings::default()
+    });
+    world.put_value(secret("shop"));
+    world.proxy("a", &with_tls("{secretName: cert}"));
+    assert_eq!(world.status("a"), "valid\n");
+    let redirected = "^ /open -> 301 https://same:443\n/ / -> 301 https://same:443\n";
+    assert_eq!(world.routes(80, "a.com"), redirected);
+}
+
+#[test]
 fn invalid_tls_serves_no_requests_with_tls() {
     let mut world = World::new();
     world.put_value(secret("shop"));

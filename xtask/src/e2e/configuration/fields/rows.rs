@@ -61,6 +61,7 @@ fn instance_settings() -> Vec<Row> {
             json!({ "namespace": "shop", "name": "fallback" }),
             json!({ "name": "fallback" }),
         ),
+        row("httpProxy.disablePermitInsecure", json!(true), json!("yes")),
         row(
             "rateLimitService.extensionService",
             service.clone(),
