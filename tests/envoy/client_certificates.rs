@@ -10,12 +10,14 @@ use sesame_testkit::certs::{Authority, Clients, Identity};
 use sesame_testkit::client::{Connect, Request};
 
 use crate::backend_tls::{HOST, authorities, authority, by, load, policy, trust};
+use crate::configuration::{FILE, configuration, configured};
 use crate::connections::tls;
 use crate::harness::{
     HTTP, Sesame, at, backend, becomes, certificate, eventually, gateway, grpc_route, listening,
     new_ip, route, service, tcp_route, tls_route, to, turns,
 };
 use crate::listener_sets::listener_set;
+use crate::proxy_clients::secret;
 
 /// Starts a TLS backend for s.test with a SPIFFE ID.
 pub(crate) async fn mutual(name: &str, authority: &Authority, clients: Clients<'_>) -> Backend {
@@ -347,6 +349,73 @@ async fn without_a_valid_certificate_no_connection_is_opened_to_backends_with_a_
         reports("ResolvedRefs", "True", "ResolvedRefs").await;
         sesame.folder().remove("own.yaml");
     }
+    for request in secured.requests() {
+        let tls = request.tls.expect("TLS");
+        assert_eq!(tls.client, Some(own.leaf()));
+    }
+}
+
+#[tokio::test]
+async fn the_certificate_of_the_configuration_is_presented_to_all_backends_with_tls() {
+    let (ca, clients) = (authority(), authority());
+    let secured = mutual("s", &ca, Clients::Required(&clients.pem())).await;
+    let (_plain, plain) = backend("plain").await;
+    let own = client(&clients, "sesame.test");
+    let https = service("https", &[secured.address()])
+        .replace("port: 80}", "port: 80, appProtocol: https}");
+    let objects = plain
+        + &service("s", &[secured.address()])
+        + &https
+        + &certificate("own", &own)
+        + &secret("ca", &[("ca.crt", &ca.pem())])
+        + "
+apiVersion: projectsesame.io/v1
+kind: HTTPProxy
+metadata: {name: web}
+spec:
+  virtualhost: {fqdn: a.example.com}
+  routes:
+  - services: [{name: plain, port: 80}]
+  - conditions: [{prefix: /unverified}]
+    services: [{name: s, port: 80, protocol: tls}]
+  - conditions: [{prefix: /verified}]
+    services: [{name: s, port: 80, protocol: tls, validation: {caSecret: ca, subjectName: s.test}}]
+  - conditions: [{prefix: /service}]
+    services: [{name: https, port: 80}]
+---
+apiVersion: networking.k8s.io/v1
+kind: Ingress
+metadata: {name: web}
+spec:
+  ingressClassName: sesame
+  rules:
+  - host: a.example.com
+    http: {paths: [{path: /ingress, pathType: Prefix, backend: {service: {name: https, port: {number: 80}}}}]}
+---
+";
+    let section = "clientCertificate: {namespace: default, name: own}";
+    let (fleet, folder) = configured(section, &objects).await;
+    let paths = ["/unverified", "/verified", "/service", "/ingress"];
+    for with_certificate in [true, false, true] {
+        let spec = if with_certificate { section } else { "" };
+        folder.replace(FILE, &configuration(spec));
+        let backend = if with_certificate { "s" } else { "503" };
+        for path in paths {
+            becomes(fleet.http, HOST, path, backend).await;
+        }
+        becomes(fleet.http, HOST, "/", "plain").await;
+    }
+    folder.replace(FILE, &configuration(&section.replace("own", "missing")));
+    for path in paths {
+        becomes(fleet.http, HOST, path, "503").await;
+    }
+    becomes(fleet.http, HOST, "/", "plain").await;
+    let status = fleet.sesame.status("HTTPProxy", "web").await;
+    let status = status.expect("a status").to_string();
+    assert!(
+        status.contains("Secret default/missing does not exist"),
+        "{status}"
+    );
     for request in secured.requests() {
         let tls = request.tls.expect("TLS");
         assert_eq!(tls.client, Some(own.leaf()));

@@ -103,6 +103,10 @@ pub struct ConfigurationSpec {
     /// The ports on which Ingresses and HTTPProxies are served.
     #[serde(default, skip_serializing_if = "is_default")]
     pub default_ports: DefaultPorts,
+    /// The Secret with the client certificate that is presented to backends with TLS on the Envoys for Ingresses and
+    /// HTTPProxies. Its type is `kubernetes.io/tls`. Gateways have their own, in `spec.tls.backend`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_certificate: Option<ObjectName>,
     /// Settings for Ingresses.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ingress: Option<IngressConfiguration>,

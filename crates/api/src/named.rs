@@ -57,8 +57,10 @@ impl Named {
     }
 
     pub(crate) fn by_configuration(&mut self, configuration: &SesameConfiguration) {
-        let proxies = configuration.spec.http_proxy.as_ref();
-        if let Some(secret) = proxies.and_then(|proxies| proxies.fallback_certificate.as_ref()) {
+        let spec = &configuration.spec;
+        let proxies = spec.http_proxy.as_ref();
+        let fallback = proxies.and_then(|proxies| proxies.fallback_certificate.as_ref());
+        for secret in fallback.into_iter().chain(&spec.client_certificate) {
             self.add(Some(Kind::Secret), secret.key());
         }
     }

@@ -83,12 +83,6 @@ impl ClusterKey {
         })
     }
 
-    /// Whether Gateways present their client certificate to the backend. A backend with its own TLS settings has its
-    /// own client certificate.
-    pub fn takes_gateway_certificate(&self) -> bool {
-        matches!(self.tls(), Some(TlsSettings::Policy(_)))
-    }
-
     /// Whether requests may be lost.
     pub fn is_best_effort(&self) -> bool {
         let policy = self.policy.as_ref();
@@ -138,7 +132,7 @@ pub struct ClusterPolicy {
     pub protocol: Option<Protocol>,
     /// Overrides the TLS settings from the Service's `appProtocol`.
     pub tls: Option<TlsSettings>,
-    /// The client certificate of the Gateway or XBackend. Only with [`ClusterPolicy::tls`].
+    /// The client certificate of the fleet or XBackend. Only with [`ClusterPolicy::tls`].
     pub client_certificate: Option<CertificateKey>,
     /// For requests that may be lost, such as telemetry exports: their number and duration are limited, so a slow
     /// backend uses a bounded amount of memory.
@@ -156,7 +150,7 @@ pub enum TlsSettings {
     Own,
     /// In the route: the backend's certificate is verified.
     Verified(Arc<NamedAuthorities>),
-    /// In the route: the backend's certificate isn't verified.
+    /// In the route or the Service: the backend's certificate isn't verified.
     Unverified,
 }
 

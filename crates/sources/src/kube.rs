@@ -75,8 +75,8 @@ pub struct WatchConfig {
     pub namespaces: Option<Vec<String>>,
     /// The kinds to watch. If they include Contour's kinds, Contour's annotations are read as Sesame's own.
     pub kinds: Vec<Kind>,
-    /// The Secret that HTTPProxies refer to by enabling the fallback certificate.
-    pub fallback_certificate: Option<NamespacedName>,
+    /// Secrets to fetch whether or not an object refers to them, such as those that the settings refer to.
+    pub secrets: Vec<NamespacedName>,
     /// Delays between retries.
     pub retry: RetryDelays,
     /// Counts requests and events.
@@ -89,7 +89,7 @@ impl Default for WatchConfig {
         Self {
             namespaces: None,
             kinds: kinds(false),
-            fallback_certificate: None,
+            secrets: Vec::new(),
             retry: RetryDelays::default(),
             counters: Arc::default(),
         }
@@ -182,7 +182,7 @@ pub async fn watch(
         messages.clone(),
     ));
     let mut fetches = Fetches::new(context, messages);
-    let mut hub = Hub::new(watched).with_fallback_certificate(config.fallback_certificate);
+    let mut hub = Hub::new(watched).with_secrets(config.secrets);
     let mut batch = Vec::with_capacity(BATCH);
     loop {
         // Handle everything that has arrived before sending anything.

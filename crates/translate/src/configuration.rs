@@ -4,6 +4,7 @@
 //! in effect, and the document's conditions, or those of the objects that refer to it, report the error.
 
 mod choices;
+pub(crate) mod client_certificate;
 mod envoy;
 mod fleets;
 mod global_auth;
@@ -22,7 +23,8 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use sesame_api::{
-    ConfigurationSpec, GlobalRateLimitPolicy, RateLimitServiceConfiguration, SesameConfiguration,
+    ConfigurationSpec, GlobalRateLimitPolicy, ObjectName, RateLimitServiceConfiguration,
+    SesameConfiguration,
 };
 use sesame_model::{FleetParameters, ListenerSettings};
 
@@ -202,6 +204,7 @@ fn ingress(spec: &ConfigurationSpec) -> Result<IngressSettings, Vec<FieldError>>
         fallback_certificate: proxies
             .and_then(|proxies| proxies.fallback_certificate.as_ref())
             .map(|secret| secret.key()),
+        client_certificate: spec.client_certificate.as_ref().map(ObjectName::key),
         disable_permit_insecure: proxies.is_some_and(|proxies| proxies.disable_permit_insecure),
         rate_limits: spec.rate_limit_service.as_ref().map(|service| {
             let domain = service.domain.clone();

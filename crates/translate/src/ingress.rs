@@ -115,6 +115,7 @@ pub(crate) fn stages(
         ingresses: inputs.ingresses,
         ours: read.ours,
         backends: sources.backends,
+        client_certificate: sources.client_certificate,
         tls: read.tls,
         settings: inputs.settings,
     };

@@ -21,7 +21,7 @@ use sesame_model::{
 };
 
 use self::reach::{certificates_of, listener_clusters_of, trust_bundles_of, valid_certificates};
-use crate::configuration;
+use crate::configuration::{self, client_certificate};
 use crate::gateway_api::route::{self, RouteKind, attach, backends};
 use crate::gateway_api::{
     ancestors, backend_tls, backend_traffic, class_in_use, l4_route, listener_state, telemetry,
@@ -156,11 +156,17 @@ pub fn stages(b: &mut Builder) -> Pipeline {
         "targets of policies",
         [policies.by_target.into(), traffic_policies.by_target.into()],
     );
+    let of_settings = client_certificate::by_secret(b, &inputs);
     let certificate_states = gateways::certificate_states(
         b,
         &inputs,
-        [ingresses.by_secret.into(), proxies.by_secret.into()],
+        [
+            ingresses.by_secret.into(),
+            proxies.by_secret.into(),
+            of_settings.into(),
+        ],
     );
+    let own_certificate = client_certificate::stages(b, &inputs, certificate_states);
     let xbackends = xbackend::stages(b, &inputs, authorities, certificate_states);
     let backends: Table<ClusterKey, RoutedBackend> =
         b.derive("backend", referenced, move |reader, key: &ClusterKey| {
@@ -179,6 +185,7 @@ pub fn stages(b: &mut Builder) -> Pipeline {
                         }
                         None => backend,
                     }
+                    .keyed_by_tls(key)
                 }
                 BackendName::XBackend { name } => xbackend::backend(reader, xbackends, key, name),
                 BackendName::Host(host) => {
@@ -204,13 +211,21 @@ pub fn stages(b: &mut Builder) -> Pipeline {
         backends,
     };
     let expiring = expiry::stage(b, &inputs, certificate_states);
-    let gateways = gateways::stages(b, &inputs, authorities, certificate_states, backends);
+    let gateways = gateways::stages(
+        b,
+        &inputs,
+        authorities,
+        certificate_states,
+        own_certificate.by_fleet,
+        backends,
+    );
     let listener = default_fleet::http_listener(b, &inputs);
     let of_default_fleet = default_fleet::Sources {
         listener,
         gateways: open_listeners::stages(b, gateways.points, inputs.namespaces),
         backends: backends.backends,
         certificates: certificate_states,
+        client_certificate: own_certificate.unusable,
         expiring,
         authorities,
         revocations: authorities::revocations(b, &inputs, proxies.by_revoked.into()),
@@ -510,7 +525,12 @@ pub fn stages(b: &mut Builder) -> Pipeline {
     );
     let extension_status = extensions::statuses(b, &inputs, of_default_fleet.extensions);
     let classes_in_use = class_in_use::classes_in_use(b, &inputs);
-    let configuration_status = configuration::statuses(b, &inputs, of_default_fleet.extensions);
+    let configuration_status = configuration::statuses(
+        b,
+        &inputs,
+        of_default_fleet.extensions,
+        own_certificate.unusable,
+    );
     let statuses = b.union(
         "statuses",
         [

@@ -65,6 +65,8 @@ pub struct IngressSettings {
     /// The Secret with the certificate for TLS connections without SNI or with an unknown one, if any. HTTPProxies
     /// enable it for their hosts.
     pub fallback_certificate: Option<NamespacedName>,
+    /// The Secret with the client certificate that the fleet of these objects presents to backends with TLS, if any.
+    pub client_certificate: Option<NamespacedName>,
     /// Whether `permitInsecure` of HTTPProxies has no effect.
     pub disable_permit_insecure: bool,
     /// The service for global rate limits in HTTPProxies; without it, such limits are errors.
@@ -141,6 +143,12 @@ impl IngressSettings {
         Port::tcp(self.ports.http)
     }
 
+    /// The Secrets that these settings refer to.
+    pub fn secrets(&self) -> impl Iterator<Item = &NamespacedName> {
+        let fallback = self.fallback_certificate.iter();
+        fallback.chain(&self.client_certificate)
+    }
+
     /// The port of all listeners with TLS.
     pub(crate) fn https_port(&self) -> Port {
         Port::tcp(self.ports.https)
@@ -161,6 +169,7 @@ impl Default for IngressSettings {
             ports: DefaultPorts::default(),
             root_namespaces: None,
             fallback_certificate: None,
+            client_certificate: None,
             disable_permit_insecure: false,
             rate_limits: None,
             auth: None,

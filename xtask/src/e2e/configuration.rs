@@ -12,7 +12,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
-use self::fields::{Change, EXTENSION, Outcome, PRIORITY_CLASS};
+use self::fields::{CERTIFICATE, Change, EXTENSION, Outcome, PRIORITY_CLASS};
 use super::load::Load;
 use super::scene::{Scene, until};
 use super::shop;
@@ -226,7 +226,8 @@ fn changed(scene: &Scene) -> Result<String> {
         "metadata": { "name": EXTENSION, "namespace": shop::NAMESPACE },
         "spec": { "services": [{ "name": "shop", "port": 8080 }], "protocol": "h2c" },
     });
-    scene.apply(&[class, extension])?;
+    let certificate = super::ingress::secret(CERTIFICATE)?;
+    scene.apply(&[class, extension, certificate])?;
     let changes = fields::changes();
     let count = scene.changes.unwrap_or(changes.len());
     for change in changes.iter().cycle().take(count) {

@@ -41,6 +41,7 @@ pub(crate) fn spec(spec: &ConfigurationSpec) -> Check {
     optional("listeners", spec.listeners.as_deref(), listeners::settings)?;
     optional("unmanagedEnvoy", spec.unmanaged_envoy.as_ref(), unmanaged)?;
     at("defaultPorts", ports(spec.default_ports))?;
+    optional("clientCertificate", spec.client_certificate.as_ref(), named)?;
     optional("ingress", spec.ingress.as_ref(), ingress)?;
     optional("httpProxy", spec.http_proxy.as_ref(), proxies)?;
     optional(

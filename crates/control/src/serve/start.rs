@@ -226,7 +226,7 @@ impl Serve {
         let watch_config = WatchConfig {
             namespaces: config.watch_namespaces.clone(),
             kinds: source::kinds(config.contour.reads()),
-            fallback_certificate: config.settings.ingress.fallback_certificate.clone(),
+            secrets: config.settings.ingress.secrets().cloned().collect(),
             ..WatchConfig::default()
         };
         spawner.tasks.spawn({

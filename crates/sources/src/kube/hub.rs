@@ -128,8 +128,6 @@ pub(super) struct Hub {
     sent_absent: BTreeSet<Kind>,
     /// Whether [`WatchEvent::FleetOwnersKnown`] was sent.
     fleet_owners_known: bool,
-    /// A Secret that HTTPProxies refer to without naming it.
-    fallback_certificate: Option<ObjectKey>,
 }
 
 impl Hub {
@@ -152,16 +150,16 @@ impl Hub {
             absent: BTreeSet::new(),
             sent_absent: BTreeSet::new(),
             fleet_owners_known: false,
-            fallback_certificate: None,
         }
     }
 
-    /// Sets [`WatchConfig::fallback_certificate`](super::WatchConfig::fallback_certificate).
-    pub(super) fn with_fallback_certificate(self, secret: Option<NamespacedName>) -> Self {
-        Self {
-            fallback_certificate: secret.map(|secret| secret.of_kind(Kind::Secret)),
-            ..self
-        }
+    /// Adds [`WatchConfig::secrets`](super::WatchConfig::secrets).
+    pub(super) fn with_secrets(mut self, secrets: Vec<NamespacedName>) -> Self {
+        let secrets = secrets.into_iter();
+        let mut secrets: Vec<_> = secrets.map(|name| name.of_kind(Kind::Secret)).collect();
+        secrets.retain(|key| self.watched(key));
+        self.references.require(secrets);
+        self
     }
 
     pub(super) fn handle(&mut self, message: Message, now: Timestamp) {
@@ -266,13 +264,6 @@ impl Hub {
                     object.adopt_contour();
                 }
                 let mut referenced = sesame_api::references(&object);
-                if let Object::HTTPProxy(proxy) | Object::ContourHTTPProxy(proxy) = &*object
-                    && proxy.fallback_tls().is_some()
-                    && let Some(secret) = &self.fallback_certificate
-                    && !referenced.contains(secret)
-                {
-                    referenced.push(secret.clone());
-                }
                 referenced.retain(|key| self.watched(key));
                 let outbox = &mut self.outbox;
                 self.references.upsert(*object, referenced, at, outbox);

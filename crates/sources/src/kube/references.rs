@@ -50,6 +50,8 @@ pub(super) enum Found {
 #[derive(Debug, Default)]
 pub(super) struct References {
     referenced: HashMap<ObjectKey, Referenced>,
+    /// Referenced from outside, for ever.
+    required: Box<[ObjectKey]>,
     /// The references of objects already passed on.
     by_referrer: HashMap<ObjectKey, Box<[ObjectKey]>>,
     /// Objects that wait for objects they reference.
@@ -99,6 +101,14 @@ struct Waiting {
 }
 
 impl References {
+    /// Fetches these Secrets and ConfigMaps whether or not an object refers to them.
+    pub(super) fn require(&mut self, keys: Vec<ObjectKey>) {
+        for key in &keys {
+            self.acquire(key);
+        }
+        self.required = keys.into();
+    }
+
     /// Records a new or changed object. `keys` are the objects that it references, without duplicates.
     pub(super) fn upsert(
         &mut self,
@@ -256,9 +266,9 @@ impl References {
         std::mem::take(&mut self.commands)
     }
 
-    /// Whether any object is waiting for objects it references.
+    /// Whether any object is waiting for objects it references, or a required one is still unknown.
     pub(super) fn any_waiting(&self) -> bool {
-        !self.waiting.is_empty()
+        !self.waiting.is_empty() || !self.known(&self.required)
     }
 
     fn known(&self, keys: &[ObjectKey]) -> bool {

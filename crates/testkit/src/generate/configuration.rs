@@ -193,12 +193,14 @@ pub(super) fn instance() -> Json {
         ("maxPathTagLength", may(0.3, any_number(&[1, 8192]))),
         ("customTags", may(0.5, just(tags))),
     ]);
-    let certificate = json!({"fallbackCertificate": {"namespace": "one", "name": "c1"}});
+    let certificate = json!({"namespace": "one", "name": "c1"});
+    let fallback = json!({"fallbackCertificate": certificate});
     let gateway = json!({"controllerName": "projectsesame.io/gateway-controller"});
     let spec = record(vec![
         ("gateway", must(just(gateway))),
         ("listeners", may(0.5, listeners())),
-        ("httpProxy", may(0.5, just(certificate))),
+        ("clientCertificate", may(0.3, just(certificate))),
+        ("httpProxy", may(0.5, just(fallback))),
         ("rateLimitService", may(0.5, rates)),
         ("globalAuth", may(0.3, auth)),
         ("policy", may(0.4, policy)),

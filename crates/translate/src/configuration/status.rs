@@ -51,6 +51,7 @@ pub(crate) fn statuses(
     b: &mut Builder,
     inputs: &Inputs,
     extensions: Table<ObjectKey, ExtensionState>,
+    client_certificate: Table<(), String>,
 ) -> Table<ObjectKey, ObjectStatus> {
     let inputs = *inputs;
     let users = Users {
@@ -98,7 +99,7 @@ pub(crate) fn statuses(
                 false => own.err().unwrap_or_default(),
             };
             let unresolved = match uses.instance {
-                true => unresolved(reader, extensions, spec),
+                true => unresolved(reader, extensions, client_certificate, spec),
                 false => Vec::new(),
             };
             let problems = Problems {

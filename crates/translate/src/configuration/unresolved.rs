@@ -1,4 +1,4 @@
-//! ExtensionServices that the instance's configuration refers to but that can't be used.
+//! Objects that the instance's configuration refers to but that can't be used.
 
 use sesame_api::{ConfigurationSpec, ObjectKey, ObjectName};
 use sesame_engine::{Reader, Table};
@@ -6,10 +6,12 @@ use sesame_engine::{Reader, Table};
 use crate::http_proxy::extensions::{self, ExtensionState};
 use crate::problem::FieldError;
 
-/// The errors, by the field that refers to the ExtensionService.
+/// The errors, by the field with the reference. `client_certificate` is that of
+/// [`OwnClientCertificate::unusable`](super::client_certificate::OwnClientCertificate::unusable).
 pub(super) fn unresolved(
     reader: &mut Reader<'_>,
     states: Table<ObjectKey, ExtensionState>,
+    client_certificate: Table<(), String>,
     spec: &ConfigurationSpec,
 ) -> Vec<FieldError> {
     let auth = spec.global_auth.as_deref();
@@ -27,6 +29,11 @@ pub(super) fn unresolved(
             let field = format!("{section}.extensionService");
             FieldError::new(field, message)
         }));
+    }
+    if spec.client_certificate.is_some()
+        && let Some(reason) = reader.get(client_certificate, &())
+    {
+        errors.push(FieldError::new("clientCertificate", String::clone(&reason)));
     }
     errors
 }

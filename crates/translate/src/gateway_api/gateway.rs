@@ -7,7 +7,7 @@ use sesame_model::CertificateKey;
 use super::listener_state::ListenerState;
 use super::{certificate_ref, conflicts, listener};
 use crate::problem::Problem;
-use crate::shared::client_certificates::ClientCertificate;
+use crate::shared::client_certificates::{ClientCertificate, Scope};
 
 /// The state of one of our Gateways.
 #[derive(Clone, Debug, PartialEq)]
@@ -81,9 +81,10 @@ impl GatewayState {
         if self.refused.is_some() {
             return None;
         }
-        Some(match self.client_certificate.as_ref()? {
-            Ok(certificate) => ClientCertificate::Valid(certificate.clone()),
-            Err(_) => ClientCertificate::Invalid,
+        let certificate = self.client_certificate.as_ref()?;
+        Some(ClientCertificate {
+            scope: Scope::Policies,
+            certificate: certificate.as_ref().ok().cloned(),
         })
     }
 }

@@ -16,6 +16,7 @@ use super::host::{Host, HostTls};
 use super::secrets;
 use crate::inputs::Inputs;
 use crate::settings::Settings;
+use crate::shared::certificates;
 use crate::shared::default_fleet::{self, Sources};
 use crate::shared::hostname;
 use crate::shared::listeners::AttachPoints;
@@ -55,7 +56,7 @@ pub(super) fn certificates(
     });
     let certificates = sources.certificates;
     b.derive("fallback certificate", enabled, move |reader, secret| {
-        Some(secrets::certificate(reader, certificates, secret))
+        Some(certificates::check(reader, certificates, secret))
     })
 }
 

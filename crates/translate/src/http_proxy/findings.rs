@@ -55,6 +55,7 @@ impl About {
     pub(super) const SERVICE_COOKIES: Self = Self("ServiceError", "InvalidCookieRewritePolicy");
     pub(super) const SLOW_START: Self = Self("ServiceError", "InvalidSlowStartPolicy");
     pub(super) const VALIDATION: Self = Self("ServiceError", "InvalidValidation");
+    pub(super) const CLIENT_CERTIFICATE: Self = Self("ServiceError", "InvalidClientCertificate");
     pub(super) const INCLUDE: Self = Self("IncludeError", "InvalidInclude");
     pub(super) const CYCLE: Self = Self("IncludeError", "IncludeCycle");
     pub(super) const INCLUDED_ROOT: Self = Self("IncludeError", "IncludesRoot");

@@ -14,6 +14,7 @@ use super::findings::{About, Finding, Findings};
 use super::{access, clients, cors, default_headers, fallback, global_rate, jwt, secrets};
 use crate::inputs::Inputs;
 use crate::settings::Settings;
+use crate::shared::certificates;
 use crate::shared::default_fleet::{self, Sources};
 use crate::shared::listeners::{ListenerPoint, Protocol};
 use crate::shared::precedence::{Seniority, Source};
@@ -337,7 +338,7 @@ fn usable(
     };
     let about = (About::CERTIFICATE, field.as_str(), name);
     let certificate = secrets::permitted(reader, inputs, &proxy.meta.namespace, about, findings)?;
-    match secrets::certificate(reader, sources.certificates, &certificate) {
+    match certificates::check(reader, sources.certificates, &certificate) {
         Ok(()) => {
             if let Some(message) = reader.get(sources.expiring, &certificate) {
                 findings.warn(About::CERTIFICATE, &field, &**message);

@@ -3,12 +3,11 @@
 use std::sync::Arc;
 
 use sesame_api::{Kind, ObjectKey};
-use sesame_engine::{Reader, Table};
+use sesame_engine::Reader;
 use sesame_model::CertificateKey;
 
 use super::findings::{About, Findings};
 use crate::inputs::Inputs;
-use crate::shared::certificates::CertificateState;
 use crate::shared::delegation;
 
 /// Resolves a reference `name` or `namespace/name` to a Secret; `None` if it has another form. `namespace` is the
@@ -64,20 +63,4 @@ pub(super) fn is_delegated(
         findings.error(about, field, message);
     }
     permitted
-}
-
-/// Checks that a Secret has a valid certificate.
-///
-/// # Errors
-/// Why the Secret can't be used, as a sentence.
-pub(super) fn certificate(
-    reader: &mut Reader<'_>,
-    certificates: Table<CertificateKey, CertificateState>,
-    secret: &CertificateKey,
-) -> Result<(), String> {
-    match reader.get(certificates, secret).as_deref() {
-        Some(CertificateState::Valid { .. }) => Ok(()),
-        Some(CertificateState::Invalid(reason)) => Err(format!("Secret {secret} {reason}")),
-        Some(CertificateState::Missing) | None => Err(format!("Secret {secret} does not exist")),
-    }
 }

@@ -14,6 +14,7 @@ use sesame_model::{
 
 use super::findings::{About, Findings};
 use super::{policies, secrets};
+use crate::configuration::client_certificate;
 use crate::inputs::Inputs;
 use crate::shared::authorities::{self, AuthorityState, Reasons};
 use crate::shared::default_fleet::Sources;
@@ -180,22 +181,25 @@ pub(super) fn target(
         return Some((Target::Refused, None));
     }
     let found = reader.get(sources.backends, key)?;
-    match &found.backend {
-        Backend::Serves(_) => Some((Target::Cluster(key.clone()), found.session.clone())),
-        Backend::Secured(secured) => {
-            Some((Target::Cluster(secured.0.clone()), found.session.clone()))
-        }
+    let cluster = match &found.backend {
+        Backend::Serves(_) => key,
+        Backend::Secured(secured) => &secured.0,
         // Another object's status reports the reason.
-        Backend::Refused(_) | Backend::Invalid => Some((Target::Refused, None)),
+        Backend::Refused(_) | Backend::Invalid => return Some((Target::Refused, None)),
         Backend::NotFound(message) => {
             findings.error(About::UNRESOLVED, field, message);
-            None
+            return None;
         }
         Backend::UnsupportedProtocol(message) => {
             findings.error(About::SERVICE, field, message);
-            None
+            return None;
         }
+    };
+    if let Some(message) = client_certificate::problem(reader, sources.client_certificate, cluster)
+    {
+        findings.error(About::CLIENT_CERTIFICATE, field, message);
     }
+    Some((Target::Cluster(cluster.clone()), found.session.clone()))
 }
 
 /// Whether the CA bundle that verifies a cluster, if any, exists and may be used.

@@ -14,6 +14,7 @@ use super::annotations::{self, PlainHttp, RouteOptions};
 use super::backends;
 use super::tls::IngressTls;
 use super::{Ours, host, paths};
+use crate::configuration::client_certificate;
 use crate::http_proxy::default_headers::{self, DefaultChanges};
 use crate::problem::{FieldError, Notices};
 use crate::settings::Settings;
@@ -36,6 +37,7 @@ pub(super) struct Sources {
     pub(super) ingresses: Table<ObjectKey, Ingress>,
     pub(super) ours: Table<ObjectKey, Ours>,
     pub(super) backends: Table<ClusterKey, RoutedBackend>,
+    pub(super) client_certificate: Table<(), String>,
     pub(super) tls: Table<ObjectKey, IngressTls>,
     pub(super) settings: Table<(), Settings>,
 }
@@ -137,6 +139,10 @@ pub(super) fn translate(
         let resolved = backends::resolve(reader, sources.backends, place, backend);
         actions.push(match resolved {
             Ok((cluster, session)) => {
+                let unusable = sources.client_certificate;
+                if let Some(message) = client_certificate::problem(reader, unusable, &cluster) {
+                    notices.error(format!("{place}.service"), message);
+                }
                 let target = WeightedTarget {
                     target: Target::Cluster(cluster),
                     weight: 1,

@@ -23,7 +23,7 @@ use crate::inputs::Inputs;
 use crate::problem::Notices;
 use crate::shared::authorities::AuthorityState;
 use crate::shared::certificates::{self, CertificateState};
-use crate::shared::client_certificates::ClientCertificates;
+use crate::shared::client_certificates::{ClientCertificate, ClientCertificates};
 use crate::shared::hosts::Attachments;
 use crate::shared::listeners::{AttachPoints, ListenerChecks, ListenerId};
 use crate::shared::ports::Terminations;
@@ -56,6 +56,7 @@ pub(super) fn stages(
     inputs: &Inputs,
     authorities: Table<ObjectKey, AuthorityState>,
     certificates: Table<CertificateKey, CertificateState>,
+    of_instance: ClientCertificates,
     backends: backends::Sources,
 ) -> Gateways {
     let inputs = *inputs;
@@ -229,7 +230,7 @@ pub(super) fn stages(
         let state = reader.get(sets, key)?;
         Some(listener_state::terminations(&state.listeners))
     });
-    let client_certificates = b.derive_many("client certificate", states, move |reader, key| {
+    let of_gateways = b.derive_many("gateway client certificate", states, move |reader, key| {
         let (Some(state), Some(settings)) =
             (reader.get(states, key), reader.get(inputs.settings, &()))
         else {
@@ -240,6 +241,16 @@ pub(super) fn stages(
             (fleet, certificate)
         });
         presented.into_iter().collect()
+    });
+    // Fleets that present a certificate: unmanaged Envoys may have both.
+    let presenting = b.union_keys(
+        "fleets with client certificate",
+        [of_gateways.into(), of_instance.into()],
+    );
+    let client_certificates = b.derive("client certificate", presenting, move |reader, fleet| {
+        let of_gateway = reader.get(of_gateways, fleet);
+        let certificate = of_gateway.or_else(|| reader.get(of_instance, fleet));
+        certificate.map(|certificate| ClientCertificate::clone(&certificate))
     });
     Gateways {
         class_status,
@@ -378,7 +389,7 @@ pub(super) fn notices(
 pub(super) fn certificate_states(
     b: &mut Builder,
     inputs: &Inputs,
-    others: [Keys<CertificateKey>; 2],
+    others: [Keys<CertificateKey>; 3],
 ) -> Table<CertificateKey, CertificateState> {
     let secrets = inputs.secrets;
     let gateways_by_secret = b.index(inputs.gateways, "gateways by secret", |_, gateway| {

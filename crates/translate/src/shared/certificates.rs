@@ -12,7 +12,8 @@ use rustls::crypto::ring::sign::any_supported_type;
 use rustls::sign::CertifiedKey;
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
-use sesame_model::Certificate;
+use sesame_engine::{Reader, Table};
+use sesame_model::{Certificate, CertificateKey};
 use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::{FromDer, X509Certificate};
 use x509_parser::public_key::PublicKey;
@@ -56,6 +57,22 @@ pub enum CertificateState {
     Missing,
     /// It can't be used; the reason is a clause to follow "Secret ns/name".
     Invalid(String),
+}
+
+/// Checks that a Secret has a valid certificate.
+///
+/// # Errors
+/// Why the Secret can't be used, as a sentence.
+pub(crate) fn check(
+    reader: &mut Reader<'_>,
+    states: Table<CertificateKey, CertificateState>,
+    secret: &CertificateKey,
+) -> Result<(), String> {
+    match reader.get(states, secret).as_deref() {
+        Some(CertificateState::Valid { .. }) => Ok(()),
+        Some(CertificateState::Invalid(reason)) => Err(format!("Secret {secret} {reason}")),
+        Some(CertificateState::Missing) | None => Err(format!("Secret {secret} does not exist")),
+    }
 }
 
 /// Reads a certificate from a Secret.

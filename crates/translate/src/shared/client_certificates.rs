@@ -1,4 +1,4 @@
-//! The certificate that a fleet presents to backends with a TLS policy.
+//! The certificate that a fleet presents to backends with TLS.
 //!
 //! An object's rules and connections are the same for all fleets. The certificate is added where they become part of a
 //! fleet's configuration: in a virtual host, and in the chains of a port. So only hosts and ports with such backends
@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use sesame_engine::{Reader, Table};
 use sesame_model::{
-    Action, CertificateKey, ClusterKey, ExternalAuth, FleetId, Route, Target, WeightedBackend,
+    Action, CertificateKey, ClusterKey, ExternalAuth, FleetId, GlobalRate, RateService, Route,
+    RoutePolicy, Target, TlsSettings, WeightedBackend,
 };
 
 /// The client certificates of fleets that must present one.
@@ -16,22 +17,36 @@ pub(crate) type ClientCertificates = Table<FleetId, ClientCertificate>;
 
 /// The client certificate that a fleet presents.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum ClientCertificate {
-    /// This certificate.
-    Valid(CertificateKey),
-    /// No valid certificate: the fleet must not connect to backends with a TLS policy.
-    Invalid,
+pub(crate) struct ClientCertificate {
+    /// The backends that get it.
+    pub(crate) scope: Scope,
+    /// The certificate; `None` if it isn't valid: the fleet must not connect to these backends.
+    pub(crate) certificate: Option<CertificateKey>,
+}
+
+/// The backends that get a client certificate.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Scope {
+    /// Those with a TLS policy.
+    Policies,
+    /// Those with TLS, except those with a client certificate of their own.
+    Tls,
 }
 
 impl ClientCertificate {
     /// The cluster that the fleet uses instead; `None` if it must not connect.
     pub(crate) fn cluster(&self, key: &ClusterKey) -> Option<ClusterKey> {
-        match self {
-            _ if !key.takes_gateway_certificate() => Some(key.clone()),
-            Self::Valid(certificate) => {
+        let included = match key.tls() {
+            Some(TlsSettings::Policy(_)) => true,
+            Some(TlsSettings::Verified(_) | TlsSettings::Unverified) => self.scope == Scope::Tls,
+            Some(TlsSettings::Own) | None => false,
+        };
+        match (included, &self.certificate) {
+            (false, _) => Some(key.clone()),
+            (true, Some(certificate)) => {
                 Some(key.with_client_certificate(Some(certificate.clone())))
             }
-            Self::Invalid => None,
+            (true, None) => None,
         }
     }
 
@@ -50,6 +65,18 @@ impl ClientCertificate {
         }))
     }
 
+    /// The limits with the fleet's certificate; `None` if the fleet must not connect to the service.
+    fn rate(&self, rate: &GlobalRate) -> Option<Arc<GlobalRate>> {
+        let cluster = self.cluster(&rate.service.cluster)?;
+        Some(Arc::new(GlobalRate {
+            service: Arc::new(RateService {
+                cluster,
+                ..RateService::clone(&rate.service)
+            }),
+            descriptors: rate.descriptors.clone(),
+        }))
+    }
+
     fn set_in_route(&self, route: &mut Route) {
         if let Some(auth) = &mut route.auth {
             match self.auth(auth) {
@@ -59,6 +86,18 @@ impl ClientCertificate {
                     route.action = Action::Respond(500);
                 }
             }
+        }
+        if let Some(policy) = &route.policy
+            && let Some(rate) = &policy.global_rate
+        {
+            let own = self.rate(rate);
+            if own.is_none() && !rate.service.fail_open {
+                route.action = Action::Respond(503);
+            }
+            route.policy = Some(Arc::new(RoutePolicy {
+                global_rate: own,
+                ..RoutePolicy::clone(policy)
+            }));
         }
         if let Action::Forward(forward) = &mut route.action {
             for target in &mut forward.targets {
@@ -72,6 +111,11 @@ impl ClientCertificate {
     }
 }
 
+/// Whether a cluster may get a client certificate.
+fn is_secured(cluster: &ClusterKey) -> bool {
+    cluster.tls().is_some()
+}
+
 /// The routes with the fleet's certificate.
 pub(crate) fn of_routes(
     reader: &mut Reader<'_>,
@@ -79,7 +123,7 @@ pub(crate) fn of_routes(
     fleet: &FleetId,
     mut routes: Vec<Arc<Route>>,
 ) -> Vec<Arc<Route>> {
-    let secured = |route: &Route| route.clusters().any(ClusterKey::takes_gateway_certificate);
+    let secured = |route: &Route| route.clusters().any(is_secured);
     let mut changed = routes.iter_mut().filter(|route| secured(route)).peekable();
     if changed.peek().is_some()
         && let Some(certificate) = reader.get(certificates, fleet)
@@ -98,7 +142,7 @@ pub(crate) fn of_checks(
     fleet: &FleetId,
     checks: &[Arc<ExternalAuth>],
 ) -> Option<Vec<Arc<ExternalAuth>>> {
-    let secured = checks.iter().any(|auth| auth.cluster.tls().is_some());
+    let secured = checks.iter().any(|auth| is_secured(&auth.cluster));
     match secured.then(|| reader.get(certificates, fleet)).flatten() {
         Some(certificate) => checks.iter().map(|auth| certificate.auth(auth)).collect(),
         None => Some(checks.to_vec()),
@@ -112,8 +156,9 @@ pub(crate) fn of_target(
     fleet: &FleetId,
     mut target: Target,
 ) -> Target {
-    let secured = target.cluster().is_some_and(|key| key.tls().is_some());
-    if secured && let Some(certificate) = reader.get(certificates, fleet) {
+    if target.cluster().is_some_and(is_secured)
+        && let Some(certificate) = reader.get(certificates, fleet)
+    {
         certificate.set_in(&mut target);
     }
     target
@@ -130,7 +175,7 @@ pub(crate) fn of_targets(
     let mut clusters = targets
         .iter()
         .filter_map(|backend| backend.target.cluster());
-    if clusters.any(ClusterKey::takes_gateway_certificate)
+    if clusters.any(is_secured)
         && let Some(certificate) = reader.get(certificates, fleet)
     {
         for backend in &mut targets {

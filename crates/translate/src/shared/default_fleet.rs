@@ -57,6 +57,8 @@ pub(crate) struct Sources {
     pub(crate) backends: Table<ClusterKey, RoutedBackend>,
     /// Certificates that objects refer to.
     pub(crate) certificates: Table<CertificateKey, CertificateState>,
+    /// Why the fleet's client certificate can't be used; no row if it can, or if there is none.
+    pub(crate) client_certificate: Table<(), String>,
     /// Messages about certificates that expire soon.
     pub(crate) expiring: Table<CertificateKey, String>,
     /// The objects from which other objects take CA certificates.

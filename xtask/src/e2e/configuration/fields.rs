@@ -23,9 +23,10 @@ const UNAPPLIED: [&str; 3] = [
     "envoy.networkPublishing.loadBalancerClass",
 ];
 
-/// The PriorityClass of Envoys and the ExtensionService, which must exist.
+/// The PriorityClass of Envoys, the ExtensionService and the Secret with a client certificate, which must exist.
 pub(super) const PRIORITY_CLASS: &str = "configured";
 pub(super) const EXTENSION: &str = "extension";
+pub(super) const CERTIFICATE: &str = "client";
 
 /// What a change does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

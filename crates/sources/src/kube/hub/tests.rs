@@ -299,35 +299,14 @@ fn secrets_outside_the_watched_namespaces_are_not_fetched() {
 }
 
 #[test]
-fn the_fallback_certificate_is_fetched_while_an_http_proxy_enables_it() {
+fn the_first_changes_wait_for_required_secrets() {
     let kinds = [Kind::HTTPProxy, Kind::Secret].map(|kind| (kind, None));
     let fallback = NamespacedName::new("edge", "fallback");
-    let mut hub = Hub::new(kinds).with_fallback_certificate(Some(fallback));
+    let mut hub = Hub::new(kinds).with_secrets(vec![fallback]);
     update(&mut hub, 0, Update::ListEnds);
-    let proxy = |secret: &str, enabled: bool| {
-        json!({
-            "metadata": {"name": "p", "namespace": "edge", "resourceVersion": "5"},
-            "spec": {"virtualhost": {
-                "fqdn": "a.com", "tls": {"secretName": secret, "enableFallbackCertificate": enabled},
-            }},
-        })
-    };
-    let mut commands = |secret, enabled| {
-        apply(&mut hub, 0, Kind::HTTPProxy, &[proxy(secret, enabled)]);
-        let commands = hub.take_commands();
-        let line = |command: &FetchCommand| match command {
-            FetchCommand::Start(key, _) => format!("start {key}"),
-            FetchCommand::Cancel(key) => format!("cancel {key}"),
-        };
-        commands.iter().map(line).collect::<Vec<_>>()
-    };
-    assert_eq!(commands("own", false), ["start Secret/edge/own"]);
-    assert_eq!(commands("own", true), ["start Secret/edge/fallback"]);
-    assert_eq!(commands("fallback", true), ["cancel Secret/edge/own"]);
-    assert_eq!(
-        commands("own", false),
-        ["start Secret/edge/own", "cancel Secret/edge/fallback"]
-    );
+    assert_eq!(events(&mut hub), [""; 0]);
+    fetched(&mut hub, Ok(Found::Nothing));
+    assert_eq!(events(&mut hub)[..1], ["set []"]);
 }
 
 #[test]

@@ -24,6 +24,7 @@ pub(super) fn all() -> Vec<Value> {
         "gateway": {"controllerName": "projectsesame.io/gateway-controller"},
         "listeners": listeners(),
         "ingress": {"classNames": ["sesame"]},
+        "clientCertificate": {"namespace": NAMESPACE, "name": names(1, 253).next()},
         "httpProxy": {"fallbackCertificate": {"namespace": NAMESPACE, "name": names(1, 253).next()}},
         "rateLimitService": {
             "extensionService": extension,

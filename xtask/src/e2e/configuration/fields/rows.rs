@@ -6,7 +6,7 @@ use sesame_fleet::local::binary::VERSION;
 use super::super::usual;
 use super::publishing::{gateways, load_balancers};
 use super::sections::sections;
-use super::{EXTENSION, Outcome, PRIORITY_CLASS, Row, reported, row};
+use super::{CERTIFICATE, EXTENSION, Outcome, PRIORITY_CLASS, Row, reported, row};
 use crate::e2e::shop;
 
 /// All rows.
@@ -54,6 +54,11 @@ fn instance_settings() -> Vec<Row> {
         row("gateway", named(Some("shop")), named(None)),
         row("defaultPorts.http", json!(8081), json!(0)),
         row("defaultPorts.https", json!(8444), json!(65_536)),
+        row(
+            "clientCertificate",
+            json!({ "namespace": shop::NAMESPACE, "name": CERTIFICATE }),
+            json!({ "name": CERTIFICATE }),
+        ),
         row("ingress.classNames", json!(["sesame", "other"]), json!([])),
         row("httpProxy.rootNamespaces", json!(["shop"]), json!([])),
         row(
