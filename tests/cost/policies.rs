@@ -182,6 +182,8 @@ pub(crate) fn client_certificates(world: &mut World) {
         ("certificate state", 1),
         ("expiring certificates", 1),
         ("certificate", 1),
+        ("gateway client certificate", 1),
+        ("fleets with client certificate", 1),
         ("client certificate", 1),
         ("envoy.certificates", 1),
         ("virtual host", 1),

@@ -79,7 +79,9 @@ impl ClusterKey {
             (TlsSettings::Verified(validation), _) => {
                 TrustBundleKey::Secret(validation.authorities.clone())
             }
-            (TlsSettings::Own, _) | (TlsSettings::Unverified, _) => return None,
+            (TlsSettings::Own | TlsSettings::Unverified | TlsSettings::Plaintext, _) => {
+                return None;
+            }
         })
     }
 
@@ -152,6 +154,8 @@ pub enum TlsSettings {
     Verified(Arc<NamedAuthorities>),
     /// In the route or the Service: the backend's certificate isn't verified.
     Unverified,
+    /// In the route: no TLS, unless a policy applies.
+    Plaintext,
 }
 
 /// How a backend's certificate is verified.
@@ -212,6 +216,7 @@ impl fmt::Display for ClusterPolicy {
                 format!("tls=secret:{},{names}", validation.authorities)
             }
             TlsSettings::Unverified => "tls=unverified".to_owned(),
+            TlsSettings::Plaintext => "tls=none".to_owned(),
         });
         let client = self.client_certificate.as_ref();
         let client = client.map(|certificate| format!("client={certificate}"));

@@ -8,7 +8,7 @@ pub(crate) mod client_certificate;
 mod envoy;
 mod fleets;
 mod global_auth;
-mod listeners;
+pub(crate) mod listeners;
 mod policy;
 pub(crate) mod publishing;
 mod quantity;

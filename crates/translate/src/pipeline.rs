@@ -10,14 +10,13 @@ mod reach;
 mod statuses;
 
 use sesame_api::{
-    DefaultScope, GRPCRoute, HTTPRoute, NamespacedName, ObjectKey, ObjectStatus, TCPRoute,
-    TLSRoute, UDPRoute,
+    DefaultScope, GRPCRoute, HTTPRoute, ObjectKey, ObjectStatus, TCPRoute, TLSRoute, UDPRoute,
 };
 use sesame_engine::{Builder, Index, Table};
 use sesame_model::{
-    BackendName, Certificate, CertificateKey, Cluster, ClusterKey, Datagrams, DestinationKey,
-    Endpoints, FleetId, FleetRequest, Listener, ListenerKey, ListenerSettings, PodServiceChange,
-    RouteTable, RouteTableKey, TrustBundle, TrustBundleKey, VirtualHost, VirtualHostKey,
+    Certificate, CertificateKey, Cluster, ClusterKey, Datagrams, DestinationKey, Endpoints,
+    FleetId, FleetRequest, Listener, ListenerKey, ListenerSettings, PodServiceChange, RouteTable,
+    RouteTableKey, TrustBundle, TrustBundleKey, VirtualHost, VirtualHostKey,
 };
 
 use self::reach::{certificates_of, listener_clusters_of, trust_bundles_of, valid_certificates};
@@ -43,7 +42,6 @@ use crate::shared::open_listeners;
 use crate::shared::overlaps;
 use crate::shared::ports::{self, Bind};
 use crate::shared::service_annotations;
-use crate::shared::services::{self, Backend, RoutedBackend};
 
 /// The declared stages of a translation.
 #[derive(Clone, Copy)]
@@ -168,44 +166,13 @@ pub fn stages(b: &mut Builder) -> Pipeline {
     );
     let own_certificate = client_certificate::stages(b, &inputs, certificate_states);
     let xbackends = xbackend::stages(b, &inputs, authorities, certificate_states);
-    let backends: Table<ClusterKey, RoutedBackend> =
-        b.derive("backend", referenced, move |reader, key: &ClusterKey| {
-            let targeted = reader.exists(targets, &backends::backend_of(key));
-            let backend = match &key.backend {
-                BackendName::ServicePort { service, port } => {
-                    let name = NamespacedName::new(key.namespace.clone(), service.clone());
-                    let service = reader.get(inputs.services, &name);
-                    let service = service.as_deref();
-                    let backend = services::backend(key, &name, *port, service);
-                    let port = service.and_then(|service| service.port(*port, key.transport()));
-                    match key.tls() {
-                        Some(tls) => services::verifiable(reader, authorities, tls, backend),
-                        None if targeted => {
-                            backend_tls::secured(reader, policies, key, &name, port, backend)
-                        }
-                        None => backend,
-                    }
-                    .keyed_by_tls(key)
-                }
-                BackendName::XBackend { name } => xbackend::backend(reader, xbackends, key, name),
-                BackendName::Host(host) => {
-                    let backend = Backend::Serves(services::of_host(key, host));
-                    match key.tls() {
-                        Some(tls) => services::verifiable(reader, authorities, tls, backend),
-                        None => backend,
-                    }
-                }
-                BackendName::ExtensionService { .. } => {
-                    services::extension(reader, authorities, key)
-                }
-            };
-            let session = xbackend::session(reader, xbackends, key).or_else(|| {
-                targeted
-                    .then(|| backend_traffic::session(reader, traffic_policies, xbackends, key))
-                    .flatten()
-            });
-            Some(RoutedBackend { backend, session })
-        });
+    let backends = clusters::backends(
+        b,
+        &inputs,
+        referenced,
+        (xbackends, authorities),
+        (targets, policies, traffic_policies),
+    );
     let backends = backends::Sources {
         grants: inputs.grants_by_namespace,
         backends,

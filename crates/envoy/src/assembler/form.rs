@@ -54,7 +54,8 @@ impl Sizes {
         let large = hosts >= MANY / less || bytes >= LARGE / less;
         // A host in every shard costs memory in each of them, and changing it changes all shards.
         let everywhere = self.everywhere.bytes + self.reserved_everywhere * RESERVED;
-        let few_copies = everywhere.saturating_mul(SHARDS as usize) <= bytes * less;
+        let copies = everywhere.saturating_mul(SHARDS as usize);
+        let few_copies = copies <= bytes.max(LARGE) * less;
         match sharding {
             Sharding::Never => Form::Whole,
             Sharding::Always => Form::Shards,

@@ -28,7 +28,8 @@ pub(super) fn policy(cors: &Cors) -> Any {
         allow_methods: list(&cors.methods),
         allow_headers: list(&cors.headers),
         expose_headers: list(&cors.expose),
-        max_age: cors.max_age.as_secs().to_string(),
+        // Rounded up: 0 disables caching.
+        max_age: cors.max_age.as_secs_f64().ceil().to_string(),
         allow_credentials: permitted(cors.credentials),
         allow_private_network_access: permitted(cors.private_network),
         forward_not_matching_preflights: wire::boolean(false),
@@ -40,7 +41,7 @@ fn permitted(permitted: bool) -> Option<BoolValue> {
     permitted.then(|| wire::boolean(true)).flatten()
 }
 
-/// Browsers send origins in lower case. Wildcards share expressions, so that a long origin is read only a few times.
+/// Origins are compared without regard to case. Wildcards share expressions, so that a long origin is read only a few times.
 fn origins(origins: &[OriginMatch]) -> Vec<StringMatcher> {
     let mut patterns = Vec::new();
     let mut wildcards: BTreeMap<String, Vec<String>> = BTreeMap::new();
@@ -48,7 +49,7 @@ fn origins(origins: &[OriginMatch]) -> Vec<StringMatcher> {
         patterns.push(match origin {
             // Envoy's filter treats this literal as any origin and echoes the request's.
             OriginMatch::Any => MatchPattern::Exact("*".to_owned()),
-            OriginMatch::Exact(origin) => MatchPattern::Exact(origin.to_ascii_lowercase()),
+            OriginMatch::Exact(origin) => MatchPattern::Exact(origin.clone()),
             OriginMatch::Regex(pattern) => MatchPattern::SafeRegex(regex(pattern)),
             OriginMatch::Wildcard { before, behind } => {
                 let [before, behind] =
@@ -76,7 +77,14 @@ fn origins(origins: &[OriginMatch]) -> Vec<StringMatcher> {
             left = rest;
         }
     }
-    patterns.into_iter().map(string).collect()
+    let matcher = |pattern| {
+        let ignore_case = matches!(pattern, MatchPattern::Exact(_));
+        StringMatcher {
+            ignore_case,
+            ..string(pattern)
+        }
+    };
+    patterns.into_iter().map(matcher).collect()
 }
 
 fn list(list: &List) -> String {

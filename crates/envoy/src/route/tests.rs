@@ -450,7 +450,7 @@ fn a_route_with_cors_and_a_method_also_matches_preflights() {
         json!({
             "@type": "type.googleapis.com/envoy.extensions.filters.http.cors.v3.CorsPolicy",
             "allow_origin_string_match": [
-                {"exact": "https://example.com"},
+                {"exact": "https://Example.com", "ignore_case": true},
                 {"safe_regex": {"regex": r"https://[0-9a-z_-]+(?:\.[0-9a-z_-]+)*\.b\.com"}},
             ],
             "allow_methods": "*",

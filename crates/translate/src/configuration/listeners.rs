@@ -10,6 +10,8 @@ use sesame_model::{
     ListenerTimeouts, ProxyProtocol, TlsVersion, TlsVersions, UnderscoreHeaders,
 };
 
+use crate::settings::Settings;
+
 /// Reads the settings. Unknown values, which the schema rejects, have no effect.
 pub(crate) fn listeners(listeners: &ListenersConfiguration) -> ListenerSettings {
     let log = &listeners.access_log;
@@ -134,4 +136,21 @@ fn underscores(action: &HeadersWithUnderscores) -> Option<UnderscoreHeaders> {
         HeadersWithUnderscores::Drop => UnderscoreHeaders::Drop,
         HeadersWithUnderscores::Other(_) => return None,
     })
+}
+
+/// Which version applies to a host of the default fleet if the settings permit none of its TLS `versions`.
+pub(crate) fn other_version(settings: &Settings, versions: TlsVersions) -> Option<String> {
+    let bounds = settings.fleet.listeners.tls_versions?;
+    let version = match versions {
+        versions if versions.min > bounds.max => bounds.max,
+        versions if versions.max < bounds.min => bounds.min,
+        _ => return None,
+    };
+    let name = match version {
+        TlsVersion::V1_2 => "1.2",
+        TlsVersion::V1_3 => "1.3",
+    };
+    Some(format!(
+        "TLS {name} applies, since listeners.tls of Sesame's configuration doesn't permit the host's versions; change either"
+    ))
 }

@@ -305,6 +305,14 @@ impl Conditions {
 
     /// The match for requests that satisfy the conditions.
     pub(super) fn requests(&self) -> RouteMatch {
+        let mut headers = self.headers.clone();
+        let exact = headers.iter().position(|header| {
+            header.name == ":method" && matches!(header.value, ValueMatch::Exact(_))
+        });
+        let method = exact.and_then(|index| match headers.remove(index).value {
+            ValueMatch::Exact(method) => Some(method.into()),
+            _ => None,
+        });
         RouteMatch {
             path: match &self.path {
                 None => PathMatch::Prefix("/".to_owned()),
@@ -314,8 +322,8 @@ impl Conditions {
                     PathMatch::Regex(pattern.as_str().to_owned())
                 }
             },
-            method: None,
-            headers: self.headers.clone(),
+            method,
+            headers,
             query: self.query.clone(),
             grpc: false,
             share: None,

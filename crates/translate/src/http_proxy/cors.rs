@@ -57,11 +57,12 @@ pub(super) fn read(field: &str, policy: &CorsPolicy, findings: &mut Findings) ->
     };
     let methods = names("allowMethods", &policy.allow_methods);
     let headers = names("allowHeaders", &policy.allow_headers);
-    let expose = match names("exposeHeaders", &policy.expose_headers) {
+    let mut exposed = policy.expose_headers.clone();
+    if policy.allow_credentials {
         // For requests with credentials, browsers treat `*` as a literal name.
-        List::All if policy.allow_credentials => List::Only(Vec::new()),
-        expose => expose,
-    };
+        exposed.retain(|name| **name != *"*");
+    }
+    let expose = names("exposeHeaders", &exposed);
     let max_age = policy.max_age.as_deref().filter(|text| !text.is_empty());
     let max_age = max_age.map_or(Some(DEFAULT_MAX_AGE), durations::read);
     if max_age.is_none() {

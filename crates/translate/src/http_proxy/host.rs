@@ -12,6 +12,7 @@ use sesame_model::{
 use super::authorization::{self, HostAuth};
 use super::findings::{About, Finding, Findings};
 use super::{access, clients, cors, default_headers, fallback, global_rate, jwt, secrets};
+use crate::configuration::listeners;
 use crate::inputs::Inputs;
 use crate::settings::Settings;
 use crate::shared::certificates;
@@ -300,6 +301,12 @@ fn tls(
         return HostTls::Forwarded(None);
     }
     let versions = versions(&field, tls, findings);
+    if let Ok(Some(versions)) = versions
+        && let Some(settings) = reader.get(of.0.settings, &())
+        && let Some(message) = listeners::other_version(&settings, versions)
+    {
+        findings.warn(About::TLS, &field, message);
+    }
     let certificate = usable(reader, of, proxy, &field, findings);
     let clients = tls.client_validation.as_deref();
     let clients = clients.map(|validation| {

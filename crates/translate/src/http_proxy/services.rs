@@ -40,9 +40,14 @@ pub(super) fn cluster(
     findings: &mut Findings,
 ) -> Option<ClusterKey> {
     let before = findings.refusals();
-    if service.port == 0 {
-        let message = "expected a port from 1 to 65535";
-        findings.refuse(About::SERVICE, &format!("{field}.port"), message);
+    for (part, port) in [
+        ("port", Some(service.port)),
+        ("healthPort", service.health_port),
+    ] {
+        if port == Some(0) {
+            let message = "expected a port from 1 to 65535";
+            findings.refuse(About::SERVICE, &format!("{field}.{part}"), message);
+        }
     }
     let (protocol, tls) = match &service.protocol {
         None => (None, false),
@@ -64,7 +69,9 @@ pub(super) fn cluster(
             let port = found.port(service.port, Transport::Tcp);
             port.is_some_and(|port| found.uses_tls(port))
         });
+    let plaintext = service.protocol == Some(ServiceProtocol::H2c);
     let tls = match service.validation.as_deref() {
+        None if plaintext => Some(TlsSettings::Plaintext),
         None => tls.then_some(TlsSettings::Unverified),
         Some(validation) => {
             let field = format!("{field}.validation");
@@ -74,7 +81,7 @@ pub(super) fn cluster(
                 false => {
                     let message = "has no effect, since the protocol doesn't use TLS; set protocol to tls or h2";
                     findings.warn(About::VALIDATION, &field, message);
-                    None
+                    plaintext.then_some(TlsSettings::Plaintext)
                 }
             }
         }
@@ -132,8 +139,13 @@ pub(super) fn validation(
         let message = "the first entry must equal subjectName";
         findings.refuse(About::VALIDATION, &format!("{field}.subjectNames"), message);
     }
-    for name in &names {
-        if !sesame_api::is_hostname(name) {
+    for (index, name) in names.iter().enumerate() {
+        let valid = match index {
+            // It is also the SNI.
+            0 => sesame_api::is_precise_hostname(name),
+            _ => sesame_api::is_hostname(name),
+        };
+        if !valid {
             let message = format!("{name:?} is not a lowercase DNS name such as api.example.com");
             findings.refuse(About::VALIDATION, &format!("{field}.subjectName"), message);
         }

@@ -7,6 +7,7 @@ use sesame_model::{Retry, TlsVersion, TlsVersions};
 
 use crate::problem::Notices;
 use crate::shared::durations::{self, Limit};
+use crate::shared::service_annotations;
 
 const NUM_RETRIES: &str = "projectsesame.io/num-retries";
 const RETRY_ON: &str = "projectsesame.io/retry-on";
@@ -77,6 +78,16 @@ pub(super) fn versions(ingress: &Ingress, notices: &mut Notices) -> Option<TlsVe
         min,
         max: max.max(min),
     })
+}
+
+/// Warns of annotations for Services.
+pub(super) fn misplaced(ingress: &Ingress, notices: &mut Notices) {
+    for name in service_annotations::names() {
+        if ingress.meta.annotations.contains_key(name) {
+            let message = "has no effect on an Ingress; set it on its Services";
+            notices.warning(field(name), message);
+        }
+    }
 }
 
 /// Reads timeouts and retries.

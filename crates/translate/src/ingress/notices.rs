@@ -9,6 +9,7 @@ use sesame_engine::{Builder, Reader, Table};
 use super::annotations::{self, PlainHttp};
 use super::tls::{self, TlsStages};
 use super::{Read, routes};
+use crate::configuration::listeners;
 use crate::problem::Notices;
 use crate::settings::Settings;
 use crate::shared::covering::PointsByDomain;
@@ -47,7 +48,14 @@ pub(super) fn stage(
         if let Some(message) = routes::too_many_for_wildcards(&hosts, tls.as_deref()) {
             notices.error("spec.tls", message);
         }
-        annotations::versions(&ingress, &mut notices);
+        let versions = annotations::versions(&ingress, &mut notices);
+        if let Some(versions) = versions
+            && let Some(message) =
+                listeners::other_version(&*reader.get(sources.settings, &())?, versions)
+        {
+            notices.warning("metadata.annotations", message);
+        }
+        annotations::misplaced(&ingress, &mut notices);
         sources.of_tls(reader, points, key, &ingress, &mut notices);
         for message in overlaps::messages(reader, overlaps, key) {
             notices.warning("spec.rules", message);

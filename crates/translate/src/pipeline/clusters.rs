@@ -4,14 +4,65 @@ use std::sync::Arc;
 
 use sesame_api::{NamespacedName, ObjectKey};
 use sesame_engine::{Builder, Table};
-use sesame_model::{BackendName, Cluster, ClusterKey, Endpoints, FleetId};
+use sesame_model::{BackendName, Cluster, ClusterKey, Endpoints, FleetId, TlsSettings};
 
-use crate::gateway_api::backend_traffic;
 use crate::gateway_api::route::backends;
 use crate::gateway_api::xbackend::{self, XBackends};
+use crate::gateway_api::{backend_tls, backend_traffic};
 use crate::http_proxy::extensions;
 use crate::inputs::Inputs;
-use crate::shared::services::{self, RoutedBackend};
+use crate::shared::authorities::AuthorityState;
+use crate::shared::services::{self, Backend, RoutedBackend};
+
+/// Declares the backends of the `referenced` clusters. `targets` contains those with policies.
+pub(super) fn backends(
+    b: &mut Builder,
+    inputs: &Inputs,
+    referenced: Table<ClusterKey, ()>,
+    (xbackends, authorities): (XBackends, Table<ObjectKey, AuthorityState>),
+    (targets, policies, traffic_policies): (
+        Table<ObjectKey, ()>,
+        backend_tls::Policies,
+        backend_traffic::Policies,
+    ),
+) -> Table<ClusterKey, RoutedBackend> {
+    let inputs = *inputs;
+    b.derive("backend", referenced, move |reader, key: &ClusterKey| {
+        let targeted = reader.exists(targets, &backends::backend_of(key));
+        let backend = match &key.backend {
+            BackendName::ServicePort { service, port } => {
+                let name = NamespacedName::new(key.namespace.clone(), service.clone());
+                let service = reader.get(inputs.services, &name);
+                let service = service.as_deref();
+                let backend = services::backend(key, &name, *port, service);
+                let port = service.and_then(|service| service.port(*port, key.transport()));
+                match key.tls() {
+                    None | Some(TlsSettings::Plaintext) if targeted => {
+                        backend_tls::secured(reader, policies, key, &name, port, backend)
+                    }
+                    Some(tls) => services::verifiable(reader, authorities, tls, backend),
+                    None => backend,
+                }
+                .keyed_by_tls(key)
+            }
+            BackendName::XBackend { name } => xbackend::backend(reader, xbackends, key, name),
+            BackendName::Host(host) => {
+                let backend = Backend::Serves(services::of_host(key, host));
+                match key.tls() {
+                    Some(tls) => services::verifiable(reader, authorities, tls, backend),
+                    None => backend,
+                }
+            }
+            BackendName::ExtensionService { .. } => services::extension(reader, authorities, key),
+        };
+        let session = xbackend::session(reader, xbackends, key).or_else(|| {
+            targeted
+                .then(|| backend_traffic::session(reader, traffic_policies, xbackends, key))
+                .flatten()
+        });
+        Some(RoutedBackend { backend, session })
+    })
+}
 
 /// Declares the stages. The clusters of fleets determine the client certificates in use. `targets` contains the
 /// backends with policies: a new retry limit updates the cluster in place, and doesn't change routes.

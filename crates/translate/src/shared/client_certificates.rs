@@ -39,7 +39,7 @@ impl ClientCertificate {
         let included = match key.tls() {
             Some(TlsSettings::Policy(_)) => true,
             Some(TlsSettings::Verified(_) | TlsSettings::Unverified) => self.scope == Scope::Tls,
-            Some(TlsSettings::Own) | None => false,
+            Some(TlsSettings::Own | TlsSettings::Plaintext) | None => false,
         };
         match (included, &self.certificate) {
             (false, _) => Some(key.clone()),

@@ -537,11 +537,11 @@ pub(crate) fn in_order(objects: &[HostObject]) -> Vec<HostMatch<'_>> {
             entry,
         }));
     }
-    // Stable: equal matches of an object stay in its order.
     entries.sort_by(|a, b| {
         // Usually so: a host with many matches belongs to few objects.
         if std::ptr::eq(a.object, b.object) {
-            return a.entry.rank.cmp(&b.entry.rank);
+            let by_rank = a.entry.rank.cmp(&b.entry.rank);
+            return by_rank.then_with(|| a.place().cmp(&b.place()));
         }
         hostname::by_specificity(&a.object.original, &b.object.original)
             .then_with(|| a.entry.rank.cmp(&b.entry.rank))

@@ -32,6 +32,20 @@ const UPSTREAM_PROTOCOLS: [(&str, UpstreamProtocol); 3] = [
     ),
 ];
 
+/// The names of all annotations.
+pub(crate) fn names() -> impl Iterator<Item = &'static str> {
+    let limits = [
+        MAX_CONNECTIONS,
+        MAX_PENDING_REQUESTS,
+        MAX_REQUESTS,
+        MAX_RETRIES,
+        PER_HOST_MAX_CONNECTIONS,
+    ];
+    limits
+        .into_iter()
+        .chain(UPSTREAM_PROTOCOLS.map(|(name, _)| name))
+}
+
 /// The settings in a Service's annotations.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServiceAnnotations {

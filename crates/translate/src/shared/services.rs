@@ -2,6 +2,8 @@
 //!
 //! Stores only the fields in use: a Service's status and a Pod's labels change often and have no effect here.
 
+mod routed;
+
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -12,13 +14,15 @@ use sesame_api::{Kind, NamespacedName, ObjectKey};
 use sesame_engine::{Reader, Table};
 use sesame_model::{
     Authorities, CertificateName, Cluster, ClusterKey, ClusterPolicy, ConnectionSettings,
-    Discovery, Endpoint, Endpoints, ExternalHost, Protocol, Session, TlsSettings, Transport,
-    TrustBundleKey, UpstreamTls, Verification, XBACKEND_LABEL,
+    Discovery, Endpoint, Endpoints, ExternalHost, Protocol, TlsSettings, Transport, TrustBundleKey,
+    UpstreamTls, Verification, XBACKEND_LABEL,
 };
 
 use super::authorities::AuthorityState;
 use super::pod_services::{self, Selection};
 use super::service_annotations::ServiceAnnotations;
+
+pub use self::routed::{Backend, RoutedBackend};
 
 /// The label on an EndpointSlice that names its Service.
 const SERVICE_NAME: &str = "kubernetes.io/service-name";
@@ -221,80 +225,6 @@ fn read_endpoint(endpoint: &discovery::Endpoint, family: Family) -> Option<Slice
     Some(SliceEndpoint { address, state })
 }
 
-/// A backend, and the settings that all routes to it share.
-#[derive(Clone, Debug, PartialEq)]
-pub struct RoutedBackend {
-    /// The backend.
-    pub backend: Backend,
-    /// Session persistence, for routes without their own.
-    pub session: Option<Arc<Session>>,
-}
-
-/// A port of a Service, or an XBackend, as the target of a route.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Backend {
-    /// A valid target whose cluster has the key that routes refer to.
-    Serves(Cluster),
-    /// A valid target with TLS settings in a policy, an XBackend or the Service: its cluster has its own key.
-    Secured(Box<(ClusterKey, Cluster)>),
-    /// A Service with an invalid TLS policy: Envoy must not connect to it, except for TLS passthrough, which uses this
-    /// cluster.
-    Refused(Cluster),
-    /// An invalid XBackend; its status has the reason.
-    Invalid,
-    /// The Service, port or XBackend doesn't exist; the message says which.
-    NotFound(String),
-    /// A protocol that routes don't support; the message names it.
-    UnsupportedProtocol(String),
-}
-
-impl Backend {
-    /// With TLS of the Service itself as a part of the cluster's key, so that a fleet can add its client certificate.
-    pub fn keyed_by_tls(self, key: &ClusterKey) -> Self {
-        match self {
-            Self::Serves(cluster) if cluster.tls.is_some() && key.tls().is_none() => {
-                let key = key.with_tls(TlsSettings::Unverified);
-                Self::Secured(Box::new((key, cluster)))
-            }
-            other => other,
-        }
-    }
-
-    /// The clusters that reach it. `key` is the one without TLS settings, which TLS passthrough always uses.
-    /// `presenting` returns the keys of a cluster with the client certificates in use.
-    pub fn clusters(
-        &self,
-        key: &ClusterKey,
-        presenting: impl FnOnce(&ClusterKey) -> BTreeSet<ClusterKey>,
-    ) -> Vec<(ClusterKey, Cluster)> {
-        let forwards = |policy: &ClusterPolicy| policy.protocol == Some(Protocol::Opaque);
-        let forwards = key.policy.as_deref().is_some_and(forwards);
-        let passthrough =
-            |cluster: &Cluster| forwards.then(|| (key.clone(), cluster.passthrough()));
-        let with_certificates = |key: &ClusterKey, cluster: &Cluster| {
-            let mut clusters = vec![(key.clone(), cluster.clone())];
-            if cluster.tls.is_some() {
-                clusters.extend(presenting(key).into_iter().map(|key| {
-                    let cluster = cluster.presenting(key.client_certificate());
-                    (key, cluster)
-                }));
-            }
-            clusters
-        };
-        match self {
-            Self::Serves(cluster) => with_certificates(key, cluster),
-            Self::Secured(secured) => {
-                let (key, cluster) = &**secured;
-                let mut clusters = with_certificates(key, cluster);
-                clusters.extend(passthrough(cluster));
-                clusters
-            }
-            Self::Refused(cluster) => passthrough(cluster).into_iter().collect(),
-            Self::Invalid | Self::NotFound(_) | Self::UnsupportedProtocol(_) => Vec::new(),
-        }
-    }
-}
-
 /// The target for `key`, which is port `number` of the Service `name`; `service` is `None` if it doesn't exist.
 pub fn backend(
     key: &ClusterKey,
@@ -347,13 +277,17 @@ pub fn backend(
             connections: connections(policy, service),
         });
     }
-    match service.protocol(port) {
+    let of_route = policy.and_then(|policy| policy.protocol);
+    let protocol = match of_route {
+        // The route's settings replace the Service's.
+        Some(protocol) if key.tls().is_some() => Some((protocol, false)),
+        _ => service.protocol(port),
+    };
+    match protocol {
         Some((protocol, tls)) => {
             let cluster = Cluster {
                 discovery: Discovery::Endpoints,
-                protocol: policy
-                    .and_then(|policy| policy.protocol)
-                    .unwrap_or(protocol),
+                protocol: of_route.unwrap_or(protocol),
                 tls: upstream_tls(key, tls),
                 retries: None,
                 connections: connections(policy, service),
@@ -418,6 +352,7 @@ fn upstream_tls(key: &ClusterKey, of_service: bool) -> Option<Arc<UpstreamTls>> 
             }))
         }
         Some(TlsSettings::Unverified) => Some(Arc::default()),
+        Some(TlsSettings::Plaintext) => None,
         Some(TlsSettings::Policy(_) | TlsSettings::Own) | None => of_service.then(Arc::default),
     }
 }

@@ -36,6 +36,46 @@ fn routes_are_in_order_of_precedence() {
 }
 
 #[test]
+fn many_routes_of_equal_rank_keep_their_order() {
+    // More than a byte can count, and neither ascending nor descending.
+    const ROUTES: usize = 600;
+    let values = || (0..ROUTES).map(|n| n * 7 % ROUTES);
+    let list: Vec<String> = values()
+        .map(|value| {
+            format!(
+                "{{conditions: [{{prefix: /a}}, {{header: {{name: x, exact: '{value}'}}}}], \
+                 directResponsePolicy: {{statusCode: 204}}}}"
+            )
+        })
+        .collect();
+    let (routes, status) = outcome(&format!("[{}]", list.join(", ")));
+    assert_eq!(status, "valid\n");
+    let expected: String = values()
+        .map(|value| format!("^ /a x:{value} -> 204\n"))
+        .collect();
+    assert_eq!(routes, expected);
+}
+
+#[test]
+fn a_method_outranks_any_number_of_headers() {
+    let route = |conditions: &str, status: u16| {
+        format!(
+            "{{conditions: [{{prefix: /a}}, {conditions}], directResponsePolicy: {{statusCode: {status}}}}}"
+        )
+    };
+    let header =
+        |name: &str, value: &str| format!("{{header: {{name: '{name}', exact: {value}}}}}");
+    let two = [header("x", "a"), header("y", "a")].join(", ");
+    let (routes, status) = outcome(&format!(
+        "[{}, {}]",
+        route(&two, 201),
+        route(&header(":method", "GET"), 202)
+    ));
+    assert_eq!(status, "valid\n");
+    assert_eq!(routes, "^ /a -> 202\n^ /a x:a y:a -> 201\n");
+}
+
+#[test]
 fn routes_with_the_conditions_of_an_earlier_one_are_warnings() {
     let (routes, status) = outcome(
         "

@@ -72,7 +72,11 @@ fn protocols_and_settings_are_part_of_the_cluster() {
     };
     for (service, policies, expected) in [
         ("port: 80", "", "shop/one:80"),
-        ("port: 80, protocol: h2c", "", "shop/one:80?protocol=h2"),
+        (
+            "port: 80, protocol: h2c",
+            "",
+            "shop/one:80?protocol=h2&tls=none",
+        ),
         (
             "port: 80, protocol: h2",
             "",
