@@ -230,7 +230,7 @@ pub(super) fn stages(
         let state = reader.get(sets, key)?;
         Some(listener_state::terminations(&state.listeners))
     });
-    let of_gateways = b.derive_many("gateway client certificate", states, move |reader, key| {
+    let of_gateways = b.derive_many("client certificate", states, move |reader, key| {
         let (Some(state), Some(settings)) =
             (reader.get(states, key), reader.get(inputs.settings, &()))
         else {
@@ -247,11 +247,15 @@ pub(super) fn stages(
         "fleets with client certificate",
         [of_gateways.into(), of_instance.into()],
     );
-    let client_certificates = b.derive("client certificate", presenting, move |reader, fleet| {
-        let of_gateway = reader.get(of_gateways, fleet);
-        let certificate = of_gateway.or_else(|| reader.get(of_instance, fleet));
-        certificate.map(|certificate| ClientCertificate::clone(&certificate))
-    });
+    let client_certificates = b.derive(
+        "fleet's client certificate",
+        presenting,
+        move |reader, fleet| {
+            let of_gateway = reader.get(of_gateways, fleet);
+            let certificate = of_gateway.or_else(|| reader.get(of_instance, fleet));
+            certificate.map(|certificate| ClientCertificate::clone(&certificate))
+        },
+    );
     Gateways {
         class_status,
         parameters,
