@@ -33,7 +33,8 @@ pub struct HttpProxyVirtualHost {
     /// routes that permit them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls: Option<Box<HttpProxyTls>>,
-    /// The external service that decides whether a request is authorized. Requires TLS terminated by Envoy.
+    /// The external service that decides whether a request is authorized, with or without TLS. Not for hosts whose
+    /// connections are forwarded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub authorization: Option<Box<AuthorizationServer>>,
     /// The cross-origin requests that are allowed (CORS). By default, Envoy leaves CORS to the backends.

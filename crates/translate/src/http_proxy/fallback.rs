@@ -97,7 +97,8 @@ pub(super) fn read(
     }
     let settings = reader.get(inputs.settings, &())?;
     let Some(secret) = certificate(&settings, proxy) else {
-        let message = "Sesame has no fallback certificate; start it with --fallback-certificate, or remove the field";
+        let message = "Sesame has no fallback certificate; set httpProxy.fallbackCertificate in its configuration or start it \
+                       with --fallback-certificate, or remove the field";
         error(About::TLS, message);
         return None;
     };
@@ -108,7 +109,7 @@ pub(super) fn read(
     }
     let state = reader.get(certificates, &secret)?;
     if let Err(reason) = &*state {
-        let message = format!("{reason} (--fallback-certificate)");
+        let message = format!("{reason} (the fallback certificate of Sesame)");
         findings.error(About::CERTIFICATE, FIELD, message);
         return None;
     }

@@ -132,7 +132,8 @@ fn own(
         .as_ref()
         .and_then(|of| of.ingress.rate_limits.as_ref())
     else {
-        let message = "Sesame has no rate limit service; set one with --rate-limit-service, or remove the field";
+        let message = "Sesame has no rate limit service; set rateLimitService in its configuration or start it with \
+                       --rate-limit-service, or remove the field";
         findings.error(about, field, message);
         return Own::Unusable;
     };

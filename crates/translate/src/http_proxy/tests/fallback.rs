@@ -107,7 +107,7 @@ fn an_error_of_the_fallback_certificate_leaves_the_host_in_service() {
     world.proxy("a", &with_tls(ENABLED));
     assert_eq!(world.status("a"), "valid\n");
     world.set(IngressSettings::default());
-    check(&world, "start it with --fallback-certificate, or remove");
+    check(&world, "or start it with --fallback-certificate, or remove");
     world.set(settings());
     assert_eq!(world.status("a"), "valid\n");
     delegate(&mut world, "other");
@@ -121,7 +121,7 @@ fn an_error_of_the_fallback_certificate_leaves_the_host_in_service() {
     world.put_value(invalid);
     check(
         &world,
-        "Secret edge/cert has no data in tls.key (--fallback-certificate)",
+        "Secret edge/cert has no data in tls.key (the fallback certificate of Sesame)",
     );
     world.put_value(secret("edge"));
     assert_eq!(world.status("a"), "valid\n");
@@ -131,7 +131,7 @@ fn an_error_of_the_fallback_certificate_leaves_the_host_in_service() {
     });
     check(
         &world,
-        "Secret shop/missing does not exist (--fallback-certificate)",
+        "Secret shop/missing does not exist (the fallback certificate of Sesame)",
     );
 }
 

@@ -206,7 +206,7 @@ fn without_a_usable_service_limited_requests_are_refused_unless_they_may_pass() 
     assert_eq!(
         world.status("a"),
         "invalid\nerror VirtualHostError RateLimitServiceNotUsable: spec.virtualhost.rateLimitPolicy.global: Sesame has no rate \
-         limit service; set one with --rate-limit-service, or remove the field\n"
+         limit service; set rateLimitService in its configuration or start it with --rate-limit-service, or remove the field\n"
     );
     for (extension, message) in [
         (None, "ExtensionService shop/limits does not exist"),
