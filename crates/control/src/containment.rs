@@ -83,7 +83,7 @@ impl Containment {
             more
         });
         let parts = released.into_iter().map(|suspect| suspect.part);
-        parts.map(Input::Unhold).collect()
+        parts.map(Input::ReleasePart).collect()
     }
 
     /// A held part has changed, so it is no longer held.

@@ -38,7 +38,7 @@ pub enum Input {
     /// Envoy's message, it is the cause of a rejection; otherwise it is only suspected.
     Hold(Suspect, Option<String>),
     /// Serves the current version of a held host or chain.
-    Unhold(Part),
+    ReleasePart(Part),
     /// The last valid settings of a fleet's listeners; `None` if the fleet is gone.
     ValidListenerSettings(FleetId, Option<Arc<ListenerSettings>>),
     /// Why the Service of an XBackend can't be written; `None` once it can.
@@ -168,7 +168,7 @@ impl Core {
                         set_rejected_part(tables, &mut batch, suspect.part, message);
                     }
                 }
-                Input::Unhold(part) => {
+                Input::ReleasePart(part) => {
                     self.assembler.release(&part);
                     set_rejected_part(tables, &mut batch, part, None);
                 }

@@ -487,7 +487,7 @@ impl Translator {
             changed
                 .iter()
                 .for_each(|part| self.containment.changed(part));
-            let released = changed.into_iter().map(Input::Unhold);
+            let released = changed.into_iter().map(Input::ReleasePart);
             steps.push(self.core.apply(released));
         }
         let settings = self.core.outputs().listener_settings;

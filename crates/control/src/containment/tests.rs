@@ -57,7 +57,7 @@ impl Table {
                         self.found.insert(host);
                     }
                 }
-                Input::Unhold(key) => {
+                Input::ReleasePart(key) => {
                     let host = number(&key);
                     assert!(self.held.remove(&host), "{host} isn't held");
                     self.changed.insert(host);
