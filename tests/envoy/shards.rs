@@ -12,7 +12,7 @@ use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
 
 use crate::harness::{
-    Dice, Folder, HTTP, Sesame, backend, eventually, gateway, listening, new_ip, route, to,
+    Dice, Folder, HTTP, Sesame, backend, becomes, eventually, gateway, listening, new_ip, route, to,
 };
 
 /// Number of HTTPRoutes.
@@ -383,4 +383,55 @@ async fn no_request_is_lost_when_a_second_table_grows() {
         }
     };
     under_requests(at, changes).await;
+}
+
+/// Routes for hosts of about 64 KiB each.
+fn large(hosts: &[&str]) -> String {
+    let value = "v".repeat(1_000);
+    let matches: Vec<String> = (0..64)
+        .map(|n| format!("{{path: {{value: /{n}}}, headers: [{{name: x-a, value: {value}}}]}}"))
+        .collect();
+    let rules = [
+        format!("matches: [{}], {}", matches.join(", "), to("a")),
+        to("a"),
+    ];
+    let route = |host: &&str| {
+        let name = host.replace("*.", "any.");
+        route(&name, &["web, sectionName: http"], &[host], &rules)
+    };
+    hosts.iter().map(route).collect()
+}
+
+#[tokio::test]
+async fn no_request_is_lost_when_a_wildcard_host_changes_the_number_of_shards() {
+    let (_backend, service) = backend("a").await;
+    for arguments in [&[][..], &["--envoy-module=false"]] {
+        let ip = new_ip();
+        let objects = gateway("web", ip, &[HTTP]) + &service;
+        let folder = Folder::new(&[("all.yaml", objects)]);
+        let sesame = Sesame::start(ip, folder, arguments).await;
+        let at = sesame.at(8080);
+        let names: Vec<String> = (0..20).map(|number| format!("h{number}.test")).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        sesame.folder().write("hosts.yaml", &large(&names));
+        responses(at, 0, 200).await;
+        let changes = async {
+            for round in 0..3 {
+                // 256 copies would take 16 MiB, which is more than all other hosts take.
+                sesame.folder().write("wide.yaml", &large(&["*.wide.test"]));
+                becomes(at, "x.wide.test", "/", "a").await;
+                let number = 100 + round;
+                let host = format!("h{number}.test");
+                let more = route("more", &["web, sectionName: http"], &[&host], &[to("a")]);
+                sesame.folder().replace("more.yaml", &more);
+                for number in (0..20).chain([number]) {
+                    responses(at, number, 200).await;
+                }
+                sesame.folder().remove("wide.yaml");
+                becomes(at, "x.wide.test", "/", "404").await;
+                responses(at, number, 200).await;
+            }
+        };
+        under_requests(at, changes).await;
+    }
 }

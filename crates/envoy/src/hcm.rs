@@ -71,8 +71,8 @@ const CONNECTION_WINDOW: u32 = 1024 * 1024;
 pub(crate) enum Routes<'a> {
     /// A whole table.
     Whole(&'a RouteTableKey),
-    /// The shards of a table, and how to compute a request's shard.
-    Shards(&'a RouteTableKey, ShardLookup),
+    /// The shards of a table, their number, and how to compute a request's number.
+    Shards(&'a RouteTableKey, u32, ShardLookup),
 }
 
 /// The header that names the listener of a request's TLS connection. Envoy overwrites any value from a client, and
@@ -101,7 +101,7 @@ pub(crate) fn connection_manager(
 ) -> pb::HttpConnectionManager {
     let shard = match routes {
         Routes::Whole(_) => None,
-        Routes::Shards(table, lookup) => Some(shard::extension(table, lookup)),
+        Routes::Shards(table, shards, lookup) => Some(shard::extension(table, shards, lookup)),
     };
     let listener = listener.map(|name| wire::early_header(LISTENER_HEADER, name.to_owned()));
     let ListenerSettings {
@@ -115,7 +115,9 @@ pub(crate) fn connection_manager(
                 config_source: Some(wire::ads()),
                 route_config_name: names::routes(table),
             }),
-            Routes::Shards(table, _) => RouteSpecifier::ScopedRoutes(by_header(table)),
+            Routes::Shards(table, shards, _) => {
+                RouteSpecifier::ScopedRoutes(by_header(table, shards))
+            }
         }),
         early_header_mutation_extensions: shard.into_iter().chain(listener).collect(),
         tracing: traced.map(tracing::tracing),
@@ -212,9 +214,9 @@ fn details(of: ForwardedCertificate) -> SetCurrentClientCertDetails {
 /// Scoped routes, with the shard named in [`shard::HEADER`].
 ///
 /// Connection managers with equal `ScopedRds` share a subscription, and later ones don't wait for their shards: they
-/// would respond with 404 until the shards arrive. So each table, and each version of its shards, has its own
-/// `ScopedRds`, made unique by an initial fetch timeout that is too long to matter.
-fn by_header(table: &RouteTableKey) -> pb::ScopedRoutes {
+/// would respond with 404 until the shards arrive. So each table, and each version and number of its shards, has
+/// its own `ScopedRds`, made unique by an initial fetch timeout that is too long to matter.
+fn by_header(table: &RouteTableKey, shards: u32) -> pb::ScopedRoutes {
     use pb::scoped_routes::scope_key_builder::fragment_builder as fragment;
     use pb::scoped_routes::{ConfigSpecifier, ScopeKeyBuilder};
     let extractor = fragment::HeaderValueExtractor {
@@ -233,7 +235,7 @@ fn by_header(table: &RouteTableKey) -> pb::ScopedRoutes {
         rds_config_source: Some(wire::ads()),
         config_specifier: Some(ConfigSpecifier::ScopedRds(pb::ScopedRds {
             scoped_rds_config_source: Some(core::ConfigSource {
-                initial_fetch_timeout: Some(wire::duration(fetch_timeout(table))),
+                initial_fetch_timeout: Some(wire::duration(fetch_timeout(table, shards))),
                 ..wire::ads()
             }),
             ..Default::default()
@@ -241,9 +243,9 @@ fn by_header(table: &RouteTableKey) -> pb::ScopedRoutes {
     }
 }
 
-/// A timeout of at least an hour, different for each of an Envoy's tables and each version of the shards.
-fn fetch_timeout(table: &RouteTableKey) -> Duration {
-    let hash = xxh3_64(names::shard(table, "").as_bytes());
+/// A timeout of at least an hour, different for each of an Envoy's tables, and each version and number of its shards.
+fn fetch_timeout(table: &RouteTableKey, shards: u32) -> Duration {
+    let hash = xxh3_64(names::shard(table, shards, "").as_bytes());
     Duration::from_secs(60 * 60) + Duration::from_nanos(hash >> 32)
 }
 

@@ -37,8 +37,8 @@ const BUFFER: u32 = 32 * 1024;
 /// The protocols of HTTP over TLS, for ALPN.
 const HTTP_PROTOCOLS: &[&str] = &["h2", "http/1.1"];
 
-/// The listener for a port, on all of the port's addresses. If `sharded` returns true for a route table, the listener
-/// uses its shards, selected by `lookup`. If `on_demand` is set, one chain replaces the chains that
+/// The listener for a port, on all of the port's addresses. If `shards` returns a number for a route table, the
+/// listener uses that many shards of it, selected by `lookup`. If `on_demand` is set, one chain replaces the chains that
 /// [`on_demand::shared`] returns.
 ///
 /// On a TLS port, connections that match no filter chain (unknown or missing server name) are closed before the
@@ -46,15 +46,15 @@ const HTTP_PROTOCOLS: &[&str] = &["h2", "http/1.1"];
 pub fn listener(
     key: &ListenerKey,
     listener: &Listener,
-    sharded: impl Fn(&RouteTableKey) -> bool,
+    shards: impl Fn(&RouteTableKey) -> Option<u32>,
     lookup: ShardLookup,
     on_demand: bool,
 ) -> pb::Listener {
     let settings = &*listener.settings;
     let serve = |table: &RouteTableKey, server_name: Option<&str>, forwarded| {
-        let routes = match sharded(table) {
-            false => Routes::Whole(table),
-            true => Routes::Shards(table, lookup),
+        let routes = match shards(table) {
+            None => Routes::Whole(table),
+            Some(shards) => Routes::Shards(table, shards, lookup),
         };
         let tracing = listener.tracing.as_deref();
         let manager = hcm::connection_manager(

@@ -83,8 +83,15 @@ pub fn routes(key: &RouteTableKey) -> String {
     key.name()
 }
 
-/// `80#3.17`: shard 17 of the route table `80`, in version 3 of the numbers. Names of whole tables don't contain `#`.
-/// It is also the name of the scope and the value of the shard header, since an Envoy's listeners share all scopes.
-pub fn shard(key: &RouteTableKey, number: impl Display) -> String {
-    format!("{}#{}.{number}", routes(key), sesame_shard::VERSION)
+/// `80#3.17`: shard 17 of the route table `80`, in version 3 of the numbers; `80#3-16.7`, if it has 16 shards instead of
+/// all [`sesame_shard::SHARDS`]. Names of whole tables don't contain `#`.
+///
+/// With a request's number, it is also the name of a scope and the value of the shard header, since an Envoy's listeners
+/// share all scopes.
+pub fn shard(key: &RouteTableKey, shards: u32, number: impl Display) -> String {
+    let (table, version) = (routes(key), sesame_shard::VERSION);
+    match shards {
+        sesame_shard::SHARDS => format!("{table}#{version}.{number}"),
+        shards => format!("{table}#{version}-{shards}.{number}"),
+    }
 }

@@ -7,7 +7,8 @@
 //! computes a host's number, both here and in Envoys that have its module. Other Envoys compute it with regular
 //! expressions, which adds about ten microseconds per request.
 //!
-//! Wildcards are in every shard, so the number matters only for hosts with their own virtual host.
+//! Wildcards are in every shard, so the number matters only for hosts with their own virtual host. If they are large, a
+//! table has fewer shards, each for several numbers.
 
 use std::fmt::Write;
 
@@ -49,15 +50,20 @@ pub(crate) fn is_everywhere(domain: &str) -> bool {
     domain.starts_with('*')
 }
 
-/// The extension that writes the name of a request's shard to [`HEADER`] before routing.
-pub(crate) fn extension(table: &RouteTableKey, lookup: ShardLookup) -> core::TypedExtensionConfig {
+/// The extension that writes the name of a request's scope to [`HEADER`] before routing.
+pub(crate) fn extension(
+    table: &RouteTableKey,
+    shards: u32,
+    lookup: ShardLookup,
+) -> core::TypedExtensionConfig {
+    let name = |number: &str| names::shard(table, shards, number);
     match lookup {
-        ShardLookup::Expressions => by_expressions(table),
-        ShardLookup::Module => by_module(table),
+        ShardLookup::Expressions => wire::early_header(HEADER, name(&expression())),
+        ShardLookup::Module => by_module(name("")),
     }
 }
 
-fn by_module(table: &RouteTableKey) -> core::TypedExtensionConfig {
+fn by_module(prefix: String) -> core::TypedExtensionConfig {
     wire::extension(
         MODULE_EXTENSION,
         DynamicModuleEarlyHeaderMutation {
@@ -66,15 +72,9 @@ fn by_module(table: &RouteTableKey) -> core::TypedExtensionConfig {
                 ..Default::default()
             }),
             early_header_mutation_name: "shard".to_owned(),
-            early_header_mutation_config: Some(pack_any(StringValue {
-                value: names::shard(table, ""),
-            })),
+            early_header_mutation_config: Some(pack_any(StringValue { value: prefix })),
         },
     )
-}
-
-fn by_expressions(table: &RouteTableKey) -> core::TypedExtensionConfig {
-    wire::early_header(HEADER, names::shard(table, expression()))
 }
 
 /// A request's shard number, as a CEL expression.
@@ -166,7 +166,8 @@ mod tests {
     #[test]
     fn names_of_shards_contain_the_version() {
         let key = crate::testing::table_key();
-        assert_eq!(names::shard(&key, 17), "8080#3.17");
+        assert_eq!(names::shard(&key, SHARDS, 17), "8080#3.17");
+        assert_eq!(names::shard(&key, 16, 1), "8080#3-16.1");
     }
 
     /// The number of ranges in the character classes, which RE2 compiles to an instruction each. It adds the upper case

@@ -1,4 +1,6 @@
-//! Whether a route table is one resource or sharded.
+//! Whether a route table is one resource or sharded, and how many shards it has.
+
+use std::ops::Range;
 
 use prost::bytes::Bytes;
 
@@ -9,20 +11,52 @@ use crate::shard::SHARDS;
 const MANY: usize = 400;
 /// With hosts of this size in total, in bytes, a table becomes sharded.
 const LARGE: usize = 1024 * 1024;
-/// The limits for a sharded table are divided by this. Hysteresis keeps a single flapping host from replacing the
-/// listener each time.
+/// The limits for a sharded table are divided by this, and so are the copies of hosts in its current form. Hysteresis keeps
+/// a single flapping host from replacing the listener each time.
 const STAYS_SHARDED: usize = 2;
+/// The copies of hosts in all shards may take this many times the size of the other hosts, if they take less than
+/// [`LARGE`]; otherwise, they may take as much as the other hosts.
+const COPIES_OF_SMALL: usize = 8;
 /// The size of a reserved domain, in bytes.
 const RESERVED: usize = 128;
 /// Above this size, in bytes, the former form of a table is no longer updated for draining connections: it would delay
 /// changes to the current form.
 pub(super) const MAX_FORMER: usize = 8 * LARGE;
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Form {
-    #[default]
-    Whole,
-    Shards,
+/// How a table is divided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Form {
+    /// The number of resources: 1, or else a divisor of [`SHARDS`].
+    pub(super) resources: u32,
+}
+
+impl Form {
+    pub(super) const WHOLE: Self = Self { resources: 1 };
+    /// All forms, the finest first.
+    pub(super) const ALL: [Self; 5] = [
+        Self { resources: SHARDS },
+        Self { resources: 64 },
+        Self { resources: 16 },
+        Self { resources: 4 },
+        Self::WHOLE,
+    ];
+
+    /// The shard for a host's number.
+    pub(super) fn shard(self, number: u32) -> u32 {
+        number / (SHARDS / self.resources)
+    }
+
+    /// The numbers of a shard.
+    pub(super) fn numbers(self, shard: u32) -> Range<u32> {
+        let each = SHARDS / self.resources;
+        shard * each..(shard + 1) * each
+    }
+}
+
+impl Default for Form {
+    fn default() -> Self {
+        Self::WHOLE
+    }
 }
 
 /// Number and size of hosts.
@@ -46,31 +80,36 @@ pub(super) struct Sizes {
 impl Sizes {
     /// The form that suits the table, given the current form.
     pub(super) fn suited(&self, so_far: Form, sharding: Sharding) -> Form {
-        let less = match so_far {
-            Form::Whole => 1,
-            Form::Shards => STAYS_SHARDED,
-        };
+        let finest = Form::ALL[0];
+        match sharding {
+            Sharding::Never => return Form::WHOLE,
+            Sharding::Always => return finest,
+            Sharding::Auto => {}
+        }
         let Size { hosts, bytes } = self.own;
-        let large = hosts >= MANY / less || bytes >= LARGE / less;
+        let less = match so_far == Form::WHOLE {
+            true => 1,
+            false => STAYS_SHARDED,
+        };
+        let forms = match (hosts >= MANY / less, bytes >= LARGE / less) {
+            (_, true) => &Form::ALL[..],
+            (true, false) => &[finest],
+            (false, false) => &[],
+        };
         // A host in every shard costs memory in each of them, and changing it changes all shards.
         let everywhere = self.everywhere.bytes + self.reserved_everywhere * RESERVED;
-        let copies = everywhere.saturating_mul(SHARDS as usize);
-        let few_copies = copies <= bytes.max(LARGE) * less;
-        match sharding {
-            Sharding::Never => Form::Whole,
-            Sharding::Always => Form::Shards,
-            Sharding::Auto if large && few_copies => Form::Shards,
-            Sharding::Auto => Form::Whole,
-        }
+        let limit = bytes.max(LARGE.min(bytes * COPIES_OF_SMALL));
+        let fits = |form: &&Form| {
+            let copies = everywhere.saturating_mul(form.resources as usize);
+            let more = if **form == so_far { STAYS_SHARDED } else { 1 };
+            copies <= limit * more
+        };
+        forms.iter().find(fits).copied().unwrap_or_default()
     }
 
     /// The size of the hosts in all resources of a form, in bytes.
     pub(super) fn bytes(&self, form: Form) -> usize {
-        let copies = match form {
-            Form::Whole => 1,
-            Form::Shards => SHARDS as usize,
-        };
-        self.own.bytes + copies * self.everywhere.bytes
+        self.own.bytes + form.resources as usize * self.everywhere.bytes
     }
 }
 
@@ -81,14 +120,5 @@ impl Size {
         self.hosts -= usize::from(before.is_some());
         self.bytes += after.map_or(0, Bytes::len);
         self.bytes -= before.map_or(0, Bytes::len);
-    }
-}
-
-impl Form {
-    pub(super) fn other(self) -> Self {
-        match self {
-            Self::Whole => Self::Shards,
-            Self::Shards => Self::Whole,
-        }
     }
 }

@@ -8,7 +8,7 @@ use prost::Message;
 use prost::bytes::Bytes;
 use sesame_model::{FleetId, ListenerKey, VirtualHostKey};
 
-use super::tables::{Tables, shard_of};
+use super::tables::{Tables, number_of};
 use crate::{names, route, wire};
 
 /// The minimum length of a quoted text that identifies a part, in bytes.
@@ -85,7 +85,7 @@ impl Tables {
                 table: table_key.clone(),
                 domain: domain.into(),
             };
-            let place = (shard_of(self.sharding, &key.domain), key.domain.clone());
+            let place = (number_of(self.sharding, &key.domain), key.domain.clone());
             let Some(current) = table.hosts.get(&place) else {
                 continue;
             };
@@ -104,7 +104,7 @@ impl Tables {
 
     /// Serves a host's last accepted version, or 503 responses, until the host changes or is released.
     pub(super) fn hold(&mut self, key: &VirtualHostKey, last_good: Option<Bytes>) {
-        let place = (shard_of(self.sharding, &key.domain), key.domain.clone());
+        let place = (number_of(self.sharding, &key.domain), key.domain.clone());
         let table = self.tables.get_mut(&key.table);
         if let Some(table) = table.filter(|table| table.hosts.contains_key(&place)) {
             self.held_changes.insert((key.table.clone(), place.0));
@@ -117,7 +117,7 @@ impl Tables {
 
     /// Serves the current version of a host.
     pub(super) fn release(&mut self, key: &VirtualHostKey) {
-        let place = (shard_of(self.sharding, &key.domain), key.domain.clone());
+        let place = (number_of(self.sharding, &key.domain), key.domain.clone());
         let table = self.tables.get_mut(&key.table);
         if table.is_some_and(|table| table.held.remove(&place).is_some()) {
             self.held_changes.insert((key.table.clone(), place.0));

@@ -40,13 +40,13 @@ impl Tables {
 
     /// The variants of a listener without the module and, if different, with it. Held chains aren't replaced.
     fn variants(&self, key: &ListenerKey, of: &Listener) -> [Option<pb::Listener>; 2] {
-        let sharded = |table: &RouteTableKey| {
-            let table = self.tables.get(table);
-            table.is_some_and(|table| table.form == Form::Shards)
+        let shards = |table: &RouteTableKey| {
+            let form = self.tables.get(table)?.form;
+            (form != Form::WHOLE).then_some(form.resources)
         };
         let on_demand = self.on_demand.covers(key);
-        let with = |lookup| listener(key, of, sharded, lookup, on_demand);
-        let with_module = tables(of).any(sharded);
+        let with = |lookup| listener(key, of, shards, lookup, on_demand);
+        let with_module = tables(of).any(|table| shards(table).is_some());
         [
             Some(with(ShardLookup::Expressions)),
             with_module.then(|| with(ShardLookup::Module)),

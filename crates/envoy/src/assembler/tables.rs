@@ -3,8 +3,8 @@
 //! In: listeners, tables and encoded hosts. Out: changed listeners, scopes and route tables. It must not depend on
 //! other resources.
 //!
-//! A small table is one resource. A table with many or large hosts is split into [`SHARDS`] resources, so a changed host
-//! costs an Envoy only one shard. Switching between the two forms replaces the listener and drains its connections; until
+//! A small table is one resource. A table with many or large hosts is split into up to [`SHARDS`] resources, so a changed
+//! host costs an Envoy only one shard. Switching to another form replaces the listener and drains its connections; until
 //! then Envoys get both forms.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,7 +25,7 @@ use crate::route::{changes_cookies, reserved, scope, script, shard_tail, table_h
 use crate::shard::{SHARDS, is_everywhere, shard};
 use crate::{Encoded, Inputs, Sharding, names, wire};
 
-/// The shard number of hosts that are in every shard.
+/// The number of hosts that are in every shard.
 const EVERYWHERE: u32 = SHARDS;
 
 /// The tables of all fleets.
@@ -39,7 +39,7 @@ pub(super) struct Tables {
     /// The bytes after either tail if one of the hosts changes cookies.
     script: Bytes,
     pub(super) tables: BTreeMap<RouteTableKey, Table>,
-    /// Shards of hosts that were held or released since the last commit.
+    /// Numbers of hosts that were held or released since the last commit.
     pub(super) held_changes: BTreeSet<(RouteTableKey, u32)>,
     /// Held parts that have changed.
     pub(super) changed: Vec<Part>,
@@ -54,9 +54,9 @@ pub(super) struct Tables {
 pub(super) struct Table {
     /// `None`: the hosts exist, but the table doesn't (yet).
     table: Option<Arc<RouteTable>>,
-    /// The table's reserved domains by shard (see [`shard_of`]).
+    /// The table's reserved domains by number (see [`number_of`]).
     reserved: BTreeSet<(u32, Arc<str>)>,
-    /// Hosts by shard and domain.
+    /// Hosts by number and domain.
     pub(super) hosts: BTreeMap<(u32, Arc<str>), Bytes>,
     /// What is served instead of some hosts; usually empty.
     pub(super) held: BTreeMap<(u32, Arc<str>), Bytes>,
@@ -65,15 +65,16 @@ pub(super) struct Table {
     sizes: Sizes,
     /// The form that the listener uses.
     pub(super) form: Form,
-    /// Whether Envoys also get the other form.
-    both: bool,
+    /// The forms that Envoys also get, for draining connections.
+    former: BTreeSet<Form>,
 }
 
 /// The parts of a table that may have changed.
 #[derive(Debug)]
 enum Touched {
     All,
-    Shards(BTreeSet<u32>),
+    /// Hosts with these numbers.
+    Numbers(BTreeSet<u32>),
 }
 
 impl Tables {
@@ -130,9 +131,10 @@ impl Tables {
             let Some(mut table) = self.tables.remove(&key) else {
                 continue;
             };
-            let (form, both) = (table.form, table.both);
+            let (form, former) = (table.form, table.former.len());
             self.renew(&key, &mut table, &touched, before, out);
-            self.replaced += u64::from(table.both && (table.form != form || !both));
+            let other = table.form != form || table.former.len() > former;
+            self.replaced += u64::from(other && !table.former.is_empty());
             if table.form != form {
                 let listener = ListenerKey {
                     fleet: key.fleet.clone(),
@@ -188,9 +190,8 @@ impl Tables {
     pub(super) fn settle(&mut self, out: &mut Vec<ResourceChange>) {
         let mut former = Vec::new();
         for (key, table) in &mut self.tables {
-            if std::mem::take(&mut table.both) {
-                former.push((key.clone(), table.form.other()));
-            }
+            let forms = std::mem::take(&mut table.former);
+            former.extend(forms.into_iter().map(|form| (key.clone(), form)));
         }
         for (key, form) in former {
             self.withdraw(&key, form, out);
@@ -213,25 +214,25 @@ impl Tables {
         }
         for (key, change) in commit.changes(inputs.virtual_hosts) {
             let table = self.tables.entry(key.table.clone()).or_default();
-            let shard = shard_of(self.sharding, &key.domain);
-            let host = (shard, key.domain.clone());
+            let number = number_of(self.sharding, &key.domain);
+            let host = (number, key.domain.clone());
             let changed = match change.value().is_some_and(|host| changes_cookies(host)) {
                 true => table.scripted.insert(host),
                 false => table.scripted.remove(&host),
             };
             if changed {
-                touch(&mut out, &key.table, table, shard);
+                touch(&mut out, &key.table, table, number);
             }
         }
         for (key, change) in commit.changes(encoded.virtual_hosts) {
             let table = self.tables.entry(key.table.clone()).or_default();
-            let shard = shard_of(self.sharding, &key.domain);
-            let host = (shard, key.domain.clone());
+            let number = number_of(self.sharding, &key.domain);
+            let host = (number, key.domain.clone());
             if table.held.remove(&host).is_some() {
                 self.changed.push(Part::Host(key.clone()));
             }
             let after = bytes(change);
-            let size = match shard {
+            let size = match number {
                 EVERYWHERE => &mut table.sizes.everywhere,
                 _ => &mut table.sizes.own,
             };
@@ -240,11 +241,11 @@ impl Tables {
                 Some(bytes) => _ = table.hosts.insert(host, bytes),
                 None => _ = table.hosts.remove(&host),
             }
-            touch(&mut out, &key.table, table, shard);
+            touch(&mut out, &key.table, table, number);
         }
-        for (key, shard) in std::mem::take(&mut self.held_changes) {
+        for (key, number) in std::mem::take(&mut self.held_changes) {
             if let Some(table) = self.tables.get(&key) {
-                touch(&mut out, &key, table, shard);
+                touch(&mut out, &key, table, number);
             }
         }
         out
@@ -261,25 +262,29 @@ impl Tables {
     ) {
         if table.table.is_none() {
             if before {
-                table.given().for_each(|form| self.withdraw(key, form, out));
+                let given = table.given();
+                given.for_each(|form| self.withdraw(key, form, out));
             }
-            (table.form, table.both) = (Form::Whole, false);
+            table.form = Form::WHOLE;
+            table.former.clear();
             return;
         }
-        let form = table.sizes.suited(table.form, self.sharding);
+        let sizes = table.sizes;
+        let suited = |so_far| sizes.suited(so_far, self.sharding);
+        let form = suited(table.form);
         let had: Vec<Form> = if before {
             table.given().collect()
         } else {
             vec![]
         };
         if !before {
-            // Another Sesame process may have served the table sharded, and Envoys may still use the shards.
-            table.both = form != table.sizes.suited(Form::Shards, self.sharding);
-            table.form = form;
+            // Another Sesame process may have served the table in another form, which Envoys may still use.
+            table.former = Form::ALL.into_iter().map(suited).collect();
         } else if form != table.form {
-            table.form = form;
-            table.both = true;
+            table.former.insert(table.form);
         }
+        table.former.remove(&form);
+        table.form = form;
         for form in table.updated() {
             if had.contains(&form) {
                 self.routes(key, table, form, touched, out);
@@ -299,61 +304,49 @@ impl Tables {
         touched: &Touched,
         out: &mut Vec<ResourceChange>,
     ) {
-        let mut push = |name: String, shard| {
-            let body = table.join(&name, shard, self);
-            out.push(resource(&key.fleet, names::ROUTES, name, body));
+        let mut shards: Vec<u32> = match touched {
+            Touched::All => (0..form.resources).collect(),
+            Touched::Numbers(numbers) => numbers.iter().map(|number| form.shard(*number)).collect(),
         };
-        match (form, touched) {
-            (Form::Whole, touched) if touched.is_none() => {}
-            (Form::Whole, _) => push(names::routes(key), None),
-            (Form::Shards, Touched::All) => {
-                (0..SHARDS).for_each(|shard| push(names::shard(key, shard), Some(shard)));
-            }
-            (Form::Shards, Touched::Shards(shards)) => {
-                shards
-                    .iter()
-                    .for_each(|shard| push(names::shard(key, *shard), Some(*shard)));
-            }
-        }
+        shards.dedup();
+        out.extend(shards.into_iter().map(|shard| {
+            let name = name(key, form, shard);
+            let body = table.join(&name, form, shard, self);
+            resource(&key.fleet, names::ROUTES, name, body)
+        }));
     }
 
     /// Adds or removes a table's scopes in the given form, if that form has any.
     fn scopes(&self, key: &RouteTableKey, form: Form, come: bool, out: &mut Vec<ResourceChange>) {
-        if form == Form::Shards {
-            out.extend((0..SHARDS).map(|shard| {
-                let name = names::shard(key, shard);
-                let body = come.then(|| wire::resource(&scope(&name)));
-                resource(&key.fleet, names::SCOPE, name, body)
+        if form != Form::WHOLE {
+            out.extend((0..SHARDS).map(|number| {
+                let scoped = names::shard(key, form.resources, number);
+                let shard = name(key, form, form.shard(number));
+                let body = come.then(|| wire::resource(&scope(&scoped, &shard)));
+                resource(&key.fleet, names::SCOPE, scoped, body)
             }));
         }
     }
 
     fn withdraw(&self, key: &RouteTableKey, form: Form, out: &mut Vec<ResourceChange>) {
         self.scopes(key, form, false, out);
-        let names = match form {
-            Form::Whole => vec![names::routes(key)],
-            Form::Shards => (0..SHARDS).map(|shard| names::shard(key, shard)).collect(),
-        };
-        out.extend(
-            names
-                .into_iter()
-                .map(|name| resource(&key.fleet, names::ROUTES, name, None)),
-        );
+        out.extend((0..form.resources).map(|shard| {
+            let name = name(key, form, shard);
+            resource(&key.fleet, names::ROUTES, name, None)
+        }));
     }
 }
 
 impl Table {
     /// The forms that Envoys get.
-    fn given(&self) -> impl Iterator<Item = Form> + use<> {
-        let other = self.both.then(|| self.form.other());
-        std::iter::once(self.form).chain(other)
+    fn given(&self) -> impl Iterator<Item = Form> {
+        std::iter::once(self.form).chain(self.former.iter().copied())
     }
 
     /// The forms that Envoys get changes of.
-    fn updated(&self) -> impl Iterator<Item = Form> + use<> {
-        let Self { form, sizes, .. } = *self;
-        let given = self.given();
-        given.filter(move |of| *of == form || sizes.bytes(*of) <= MAX_FORMER)
+    fn updated(&self) -> impl Iterator<Item = Form> {
+        let forms = self.given();
+        forms.filter(|form| *form == self.form || self.sizes.bytes(*form) <= MAX_FORMER)
     }
 
     /// Replaces the table, except its hosts. Returns the parts that differ.
@@ -363,13 +356,13 @@ impl Table {
         let (reserved_after, after) = parts(after.as_deref());
         let mut touched = Touched::none();
         for (domain, added) in differences(reserved_before, reserved_after) {
-            let shard = shard_of(sharding, domain);
-            let key = (shard, Arc::clone(domain));
+            let number = number_of(sharding, domain);
+            let key = (number, Arc::clone(domain));
             // A change to a reserved domain is visible only if the domain doesn't have a host.
             if !self.hosts.contains_key(&key) {
-                touched.add(shard);
+                touched.add(number);
             }
-            let everywhere = usize::from(shard == EVERYWHERE);
+            let everywhere = usize::from(number == EVERYWHERE);
             if added {
                 self.reserved.insert(key);
                 self.sizes.reserved_everywhere += everywhere;
@@ -385,17 +378,13 @@ impl Table {
     }
 
     /// The bytes of the table or of one shard: its hosts, and reserved domains without a host, sorted by domain.
-    fn join(&self, name: &str, shard: Option<u32>, tables: &Tables) -> Option<Bytes> {
+    fn join(&self, name: &str, form: Form, shard: u32, tables: &Tables) -> Option<Bytes> {
         let table = self.table.as_ref()?;
         let none: Arc<str> = "".into();
-        let all = 0..EVERYWHERE + 1;
-        let shards = match shard {
-            None => vec![all],
-            Some(shard) => vec![shard..shard + 1, EVERYWHERE..EVERYWHERE + 1],
-        };
-        let ranges = shards
+        let numbers = [form.numbers(shard), EVERYWHERE..EVERYWHERE + 1];
+        let ranges = numbers
             .iter()
-            .map(|shards| (shards.start, none.clone())..(shards.end, none.clone()));
+            .map(|numbers| (numbers.start, none.clone())..(numbers.end, none.clone()));
         let without_host = ranges.clone().flat_map(|range| self.reserved.range(range));
         let without_host = without_host.filter(|key| !self.hosts.contains_key(*key));
         let without_host: Vec<(&str, Bytes)> = without_host
@@ -414,12 +403,12 @@ impl Table {
         let mut hosts: Vec<(&str, &Bytes)> = hosts
             .chain(without_host.iter().map(|(domain, host)| (*domain, host)))
             .collect();
-        // Sorted within each shard, so the sort merges runs.
+        // Sorted within each number, so the sort merges runs.
         hosts.sort_by_key(|(domain, _)| *domain);
         let hosts = hosts.iter().map(|(_, host)| *host);
-        let tail = match shard {
-            None => &tables.tail,
-            Some(_) => &tables.shard_tail,
+        let tail = match form {
+            Form::WHOLE => &tables.tail,
+            _ => &tables.shard_tail,
         };
         let script: &[u8] = if scripted { &tables.script } else { &[] };
         let tail = [tail, script].concat();
@@ -434,34 +423,38 @@ impl Table {
 
 impl Touched {
     fn none() -> Self {
-        Self::Shards(BTreeSet::new())
+        Self::Numbers(BTreeSet::new())
     }
 
-    fn is_none(&self) -> bool {
-        matches!(self, Self::Shards(shards) if shards.is_empty())
-    }
-
-    fn add(&mut self, shard: u32) {
+    fn add(&mut self, number: u32) {
         match self {
             Self::All => {}
-            Self::Shards(_) if shard == EVERYWHERE => *self = Self::All,
-            Self::Shards(shards) => drop(shards.insert(shard)),
+            Self::Numbers(_) if number == EVERYWHERE => *self = Self::All,
+            Self::Numbers(numbers) => drop(numbers.insert(number)),
         }
     }
 }
 
-/// Adds a shard to the touched parts of its table.
+/// The name of a table's resource.
+fn name(key: &RouteTableKey, form: Form, shard: u32) -> String {
+    match form {
+        Form::WHOLE => names::routes(key),
+        Form { resources } => names::shard(key, resources, shard),
+    }
+}
+
+/// Adds a host's number to the touched parts of its table.
 fn touch(
     out: &mut BTreeMap<RouteTableKey, (Touched, bool)>,
     key: &RouteTableKey,
     table: &Table,
-    shard: u32,
+    number: u32,
 ) {
     let before = table.table.is_some();
     let touched = out
         .entry(key.clone())
         .or_insert_with(|| (Touched::none(), before));
-    touched.0.add(shard);
+    touched.0.add(number);
 }
 
 /// A table's reserved domains and settings; empty without a table.
@@ -488,8 +481,8 @@ fn differences<'a, T: Ord>(before: &'a [T], after: &'a [T]) -> Vec<(&'a T, bool)
     out
 }
 
-/// The shard of a domain, or [`EVERYWHERE`]; 0 if no table is sharded.
-pub(super) fn shard_of(sharding: Sharding, domain: &str) -> u32 {
+/// The number of a domain, or [`EVERYWHERE`]; 0 if no table is sharded.
+pub(super) fn number_of(sharding: Sharding, domain: &str) -> u32 {
     match sharding {
         Sharding::Never => 0,
         Sharding::Auto | Sharding::Always if is_everywhere(domain) => EVERYWHERE,

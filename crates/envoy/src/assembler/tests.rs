@@ -110,14 +110,9 @@ impl World {
         let mut out = BTreeMap::new();
         for (key, row) in engine.iter(inputs.listeners) {
             let always = self.sharding == Sharding::Always;
-            let sharded = |table: &_| always && engine.get(inputs.route_tables, table).is_some();
-            let body = wire::resource(&listener(
-                key,
-                row,
-                sharded,
-                ShardLookup::Expressions,
-                false,
-            ));
+            let there = |table: &_| always && engine.get(inputs.route_tables, table).is_some();
+            let shards = |table: &_| there(table).then_some(SHARDS);
+            let body = wire::resource(&listener(key, row, shards, ShardLookup::Expressions, false));
             let name = names::listener(key);
             out.insert((key.fleet.clone(), names::LISTENER, name), body);
         }
@@ -210,7 +205,7 @@ fn shards<'a>(
     hosts: &'a [(pb::VirtualHost, bool)],
 ) -> impl Iterator<Item = ((FleetId, &'static str, String), Bytes)> + 'a {
     (0..SHARDS).flat_map(move |number| {
-        let name = names::shard(key, number);
+        let name = names::shard(key, SHARDS, number);
         let here = |domain: &str| domain.starts_with('*') || shard(domain) == number;
         let row = RouteTable {
             reserved: row
@@ -226,7 +221,7 @@ fn shards<'a>(
         table.name.clone_from(&name);
         let shard = "x-sesame-shard".to_owned();
         table.request_headers_to_remove.push(shard);
-        let scope = wire::resource(&crate::route::scope(&name));
+        let scope = wire::resource(&crate::route::scope(&name, &name));
         [
             ((key.fleet.clone(), names::SCOPE, name.clone()), scope),
             (

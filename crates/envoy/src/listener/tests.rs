@@ -37,7 +37,7 @@ fn with_tls(versions: Option<TlsVersions>, settings: ListenerSettings) -> Listen
 }
 
 fn encoded(listener: &Listener, on_demand: bool) -> pb::Listener {
-    let whole = |_: &RouteTableKey| false;
+    let whole = |_: &RouteTableKey| None;
     super::listener(
         &key(443),
         listener,
@@ -142,12 +142,12 @@ fn settings_equal_to_the_defaults_add_nothing() {
 /// Otherwise, a busy Envoy would replace a listener with one that has no routes yet.
 #[test]
 fn a_listener_waits_for_its_routes() {
-    let sources = |sharded| {
+    let sources = |shards| {
         let listener = some_listener(&key(80), None);
         let encoded = super::listener(
             &key(80),
             &listener,
-            |_: &RouteTableKey| sharded,
+            |_: &RouteTableKey| shards,
             ShardLookup::Expressions,
             false,
         );
@@ -158,7 +158,7 @@ fn a_listener_waits_for_its_routes() {
             text.matches(waiting).count(),
         )
     };
-    assert_eq!(sources(false), (1, 1));
+    assert_eq!(sources(None), (1, 1));
     // The list of shards has a timeout of hours instead.
-    assert_eq!(sources(true), (2, 1));
+    assert_eq!(sources(Some(256)), (2, 1));
 }

@@ -78,7 +78,7 @@ fn packed_filters_of_listeners_are_expanded() {
         tracing: None,
         settings: Arc::default(),
     };
-    let listener = crate::listener(&key, &listener, |_| false, ShardLookup::Expressions, false);
+    let listener = crate::listener(&key, &listener, |_| None, ShardLookup::Expressions, false);
     let shown = render(&wire::resource(&listener)).unwrap();
     assert_eq!(shown["@type"], names::LISTENER);
     assert_eq!(shown["name"], "443");
@@ -304,7 +304,7 @@ fn a_chain_can_pass_tls_connections_through_to_a_backend() {
         tracing: None,
         settings: Arc::default(),
     };
-    let listener = crate::listener(&key, &listener, |_| false, ShardLookup::Expressions, false);
+    let listener = crate::listener(&key, &listener, |_| None, ShardLookup::Expressions, false);
     let shown = render(&wire::resource(&listener)).unwrap();
     let chain = &shown["filter_chains"][0];
     assert_eq!(

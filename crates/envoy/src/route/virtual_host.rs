@@ -189,15 +189,15 @@ pub(crate) fn shard_tail() -> pb::RouteConfiguration {
     }
 }
 
-/// The scope that maps the shard named in a request to its route table.
-pub(crate) fn scope(shard: &str) -> pb::ScopedRouteConfiguration {
+/// The scope that maps the name in a request's header to a shard.
+pub(crate) fn scope(name: &str, shard: &str) -> pb::ScopedRouteConfiguration {
     use pb::scoped_route_configuration::{Key, key};
     pb::ScopedRouteConfiguration {
-        name: shard.to_owned(),
+        name: name.to_owned(),
         route_configuration_name: shard.to_owned(),
         key: Some(Key {
             fragments: vec![key::Fragment {
-                r#type: Some(key::fragment::Type::StringKey(shard.to_owned())),
+                r#type: Some(key::fragment::Type::StringKey(name.to_owned())),
             }],
         }),
         ..Default::default()

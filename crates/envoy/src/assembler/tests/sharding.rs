@@ -138,12 +138,32 @@ fn a_table_with_a_large_host_is_sharded() {
     assert!(change.body.as_ref().is_some_and(|body| body.len() < 10_000));
 }
 
+/// Each shard contains the wildcard.
+#[test]
+fn a_table_with_a_large_wildcard_has_fewer_shards() {
+    let mut world = with_hosts(&["small.test"], 1);
+    put(&mut world, &["a.test", "b.test", "c.test"], 100_000);
+    world.settle();
+    let changes = put(&mut world, &["*.test"], 10_000);
+    assert_eq!(of(&changes, names::LISTENER, true), 1);
+    assert_eq!(of(&changes, names::SCOPE, true), SHARDS as usize);
+    assert_eq!(of(&changes, names::ROUTES, true), 16);
+    // Not a larger one either.
+    let changes = put(&mut world, &["*.test"], 15_000);
+    assert_eq!(of(&changes, names::LISTENER, true), 0);
+    let changes = put(&mut world, &["small.test"], 2);
+    assert_eq!(of(&changes, names::ROUTES, true), 1);
+    let settled = world.settle();
+    assert_eq!(of(&settled, names::SCOPE, false), SHARDS as usize);
+    assert_eq!(of(&settled, names::ROUTES, false), SHARDS as usize);
+}
+
 /// Otherwise each shard would contain it.
 #[test]
 fn a_table_with_a_large_wildcard_stays_whole() {
     let mut world = with_hosts(&["large.test"], 100_000);
     world.settle();
-    let changes = put(&mut world, &["*.large.test"], 10_000);
+    let changes = put(&mut world, &["*.large.test"], 50_000);
     assert_eq!(of(&changes, names::LISTENER, true), 1);
     // The shards aren't updated for draining connections either.
     assert_eq!(of(&changes, names::ROUTES, true), 1);
