@@ -294,7 +294,7 @@ fn every_term_of_the_model_is_valid() {
         settings: Arc::default(),
     };
     let lookup = ShardLookup::Expressions;
-    let listener = sesame_envoy::listener(&port, &listener, |_| false, lookup, false);
+    let listener = sesame_envoy::listener(&port, &listener, |_| None, lookup, false);
     let mut listener = to_json(&listener).expect("a known type");
     let manager = &mut listener["filter_chains"][0]["filters"][0]["typed_config"];
     let manager = manager.as_object_mut().expect("a connection manager");

@@ -7,11 +7,14 @@ use std::net::SocketAddr;
 use serde_json::{Value, json};
 use sesame_testkit::auth::{AuthServer, Decision};
 use sesame_testkit::backend::Backend;
-use sesame_testkit::client::Request;
+use sesame_testkit::certs::Identity;
+use sesame_testkit::client::{Connect, Request};
 
 use crate::auth::pair;
 use crate::backend_tls::{authorities, authority};
-use crate::harness::{DefaultFleet, backends, becomes, check, service};
+use crate::harness::{
+    DefaultFleet, Summary, backends, becomes, certificate, check, listening, service,
+};
 
 /// An ExtensionService for the Service of the same name, with further fields.
 fn extension(name: &str, fields: &str) -> String {
@@ -27,6 +30,12 @@ fn proxy(name: &str, authorization: &str, routes: &str) -> String {
         "apiVersion: projectsesame.io/v1\nkind: HTTPProxy\nmetadata: {{name: {name}}}\nspec:\n  virtualhost:\n    \
          fqdn: {name}.test\n    authorization: {{{authorization}}}\n  routes:\n{routes}\n---\n"
     )
+}
+
+/// The same HTTPProxy with TLS.
+fn with_tls(proxy: &str) -> String {
+    let tls = "    tls: {secretName: front}\n    authorization:";
+    proxy.replace("    authorization:", tls)
 }
 
 /// A route to the Service `a`, with further fields.
@@ -157,6 +166,98 @@ async fn a_grpc_service_decides_and_gets_the_context_of_the_route() {
             (String::new(), Vec::new())
         ]
     );
+}
+
+#[tokio::test]
+async fn requests_with_tls_are_authorized() {
+    let (_backends, services) = backends(&["a"]).await;
+    let (server, service) = grpc().await;
+    let identity = Identity::self_signed(&["web.test"]).expect("a certificate");
+    let routes = route("/", "")
+        + &route("/open", ", authPolicy: {disabled: true}")
+        + &route("/insecure", ", permitInsecure: true");
+    let objects = services
+        + &service
+        + UNUSED
+        + &certificate("front", &identity)
+        + &extension("grpc", "  protocol: h2c")
+        + &with_tls(&proxy("web", "extensionRef: {name: grpc}", &routes));
+    let proxies = DefaultFleet::serving("HTTPProxy", &objects).await;
+    listening(proxies.https).await;
+    for connect in [Connect::tls("web.test"), Connect::tls("web.test").h2()] {
+        for (path, expected) in [("/", "a"), ("/denied", "401"), ("/open/denied", "a")] {
+            let request = Request::get("web.test", path);
+            let found = (&connect, &request).of(proxies.https).await;
+            assert_eq!(found, expected, "{path} by {connect:?}");
+        }
+    }
+    let before = server.checked().len();
+    assert_eq!(before, 4);
+    check(
+        proxies.http,
+        &[
+            // Redirects to HTTPS need no authorization.
+            ("web.test", "/denied", "301"),
+            ("web.test", "/insecure", "a"),
+            ("web.test", "/insecure/denied", "401"),
+        ],
+    )
+    .await;
+    assert_eq!(server.checked().len(), before + 2);
+}
+
+#[tokio::test]
+async fn bodies_above_the_maximum_are_refused_without_a_check() {
+    let (backends, services) = backends(&["a"]).await;
+    let (server, service) = grpc().await;
+    let whole = "extensionRef: {name: grpc}, withRequestBody: {maxRequestBytes: 4}";
+    let partial = whole.replace("4}", "4, allowPartialMessage: true}");
+    let objects = services
+        + &service
+        + UNUSED
+        + &extension("grpc", "  protocol: h2c")
+        + &proxy("web", whole, &route("/", ""))
+        + &proxy("partial", &partial, &route("/", ""));
+    let proxies = DefaultFleet::serving("HTTPProxy", &objects).await;
+    for (host, body, expected) in [
+        ("web.test", "1234", 200),
+        ("web.test", "12345", 413),
+        ("partial.test", "12345", 200),
+    ] {
+        let request = Request::get(host, "/").method("POST").body(body);
+        let response = proxies.send(&request).await;
+        assert_eq!(response.status, expected, "{host} {body}");
+    }
+    let checked = server.checked();
+    let bodies: Vec<_> = checked.iter().map(|request| &*request.body).collect();
+    assert_eq!(bodies, ["1234", "1234"]);
+    assert_eq!(backends[0].count(), 2);
+}
+
+#[tokio::test]
+async fn requests_pass_a_slow_service_only_if_the_host_says_so() {
+    let (backends, services) = backends(&["a", "slow"]).await;
+    let settings = "extensionRef: {name: slow}, serviceType: http, responseTimeout: 1s, \
+                    httpSettings: {allowedAuthorizationHeaders: [{exact: x-echo-delay}]}";
+    // Without the timeout, the service would deny the request.
+    let routes = route(
+        "/status/403",
+        ", pathRewritePolicy: {replacePrefix: [{replacement: /}]}, requestHeadersPolicy: {remove: [x-echo-delay]}",
+    );
+    let objects = services
+        + UNUSED
+        + &extension("slow", "  protocol: http/1.1")
+        + &proxy("web", &format!("{settings}, failOpen: true"), &routes)
+        + &proxy("closed", settings, &routes);
+    let proxies = DefaultFleet::serving("HTTPProxy", &objects).await;
+    let before_timeout = Request::get("web.test", "/status/403");
+    assert_eq!(before_timeout.of(proxies.http).await, "403");
+    // Less than the default timeout.
+    for (host, expected) in [("web.test", "a"), ("closed.test", "503")] {
+        let request = Request::get(host, "/status/403").header("x-echo-delay", "4s");
+        assert_eq!(request.of(proxies.http).await, expected, "{host}");
+    }
+    assert_eq!((backends[0].count(), backends[1].count()), (1, 3));
 }
 
 #[tokio::test]

@@ -45,7 +45,7 @@ async fn tls_backends(names: &[&str]) -> (Vec<Backend>, String) {
 }
 
 /// Sends a request over TLS with this server name and returns the backend that responds.
-async fn over_tls(address: SocketAddr, server_name: &str) -> String {
+pub(crate) async fn over_tls(address: SocketAddr, server_name: &str) -> String {
     let request = Request::get(server_name, "/");
     (&Connect::tls(server_name), &request).of(address).await
 }

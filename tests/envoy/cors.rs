@@ -219,16 +219,53 @@ async fn a_rule_for_one_method_also_matches_its_preflights() {
     );
 }
 
+/// An HTTPProxy for the host `name`.test that allows GET requests from this origin.
+fn proxy(name: &str, origin: &str) -> String {
+    format!(
+        "apiVersion: projectsesame.io/v1\nkind: HTTPProxy\nmetadata: {{name: {name}}}\nspec: {{virtualhost: {{fqdn: \
+         {name}.test, corsPolicy: {{allowOrigin: [{origin}], allowMethods: [GET]}}}}, routes: [{{services: [{{name: a, \
+         port: 80}}]}}]}}\n---\n"
+    )
+}
+
+#[tokio::test]
+async fn the_case_of_an_origin_has_no_effect() {
+    let (_backends, services) = backends(&["a"]).await;
+    let objects = services
+        + &proxy("web", "'https://app.example.com'")
+        + &proxy("upper", "'https://APP.example.com'");
+    let fleet = DefaultFleet::serving("HTTPProxy", &objects).await;
+    for host in ["web.test", "upper.test"] {
+        becomes(fleet.http, host, "/", "a").await;
+        for (origin, allowed) in [
+            ("https://APP.example.com", true),
+            ("https://app.example.com", true),
+            ("HTTPS://App.Example.COM", true),
+            ("https://APPS.example.com", false),
+            ("https://app.example.com:8443", false),
+        ] {
+            let preflight = Request::get(host, "/")
+                .method("OPTIONS")
+                .header("origin", origin)
+                .header("access-control-request-method", "GET");
+            let response = fleet.send(&preflight).await;
+            let expected = if allowed { origin } else { "" };
+            assert_eq!(permission(&response), (expected, ""), "{host}: {origin}");
+            assert_eq!(response.status, 200);
+            let simple = Request::get(host, "/").header("origin", origin);
+            let response = fleet.send(&simple).await;
+            assert_eq!(response.backend(), "a");
+            assert_eq!(permission(&response), (expected, ""), "{host}: {origin}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn private_networks_are_permitted() {
     let (_backends, services) = backends(&["a"]).await;
-    let proxy = |name: &str, more: &str| {
-        format!(
-            "apiVersion: projectsesame.io/v1\nkind: HTTPProxy\nmetadata: {{name: {name}}}\nspec: {{virtualhost: {{fqdn: {name}.test, \
-             corsPolicy: {{allowOrigin: ['*'], allowMethods: [GET]{more}}}}}, routes: [{{services: [{{name: a, port: 80}}]}}]}}\n---\n"
-        )
-    };
-    let objects = services + &proxy("other", "") + &proxy("web", ", allowPrivateNetwork: true");
+    let objects = services
+        + &proxy("other", "'*'")
+        + &proxy("web", "'*'").replace("[GET]", "[GET], allowPrivateNetwork: true");
     let fleet = DefaultFleet::serving("HTTPProxy", &objects).await;
     for (host, expected) in [("web.test", "true"), ("other.test", "")] {
         becomes(fleet.http, host, "/", "a").await;

@@ -3,6 +3,7 @@
 use sesame_testkit::certs::Identity;
 use sesame_testkit::client::{Connect, Request};
 
+use crate::backends::websocket;
 use crate::harness::{
     DefaultFleet, Summary, backends, becomes, certificate, check, has_certificate, listening,
 };
@@ -308,4 +309,27 @@ async fn ports_have_names_and_protocols() {
         assert_eq!(response.json()["protocol"], protocol, "{path}");
     }
     check(started.http, &[("a.example.com", "/unknown", "503")]).await;
+}
+
+#[tokio::test]
+async fn websockets_work_on_all_routes() {
+    let (_backends, services) = backends(&["a", "default"]).await;
+    let rules = [
+        rule("exact.example.com", &[path("Exact", "/ws", "a")]),
+        rule("*.prefix.example.com", &[path("Prefix", "/", "a")]),
+        rule(
+            "regex.example.com",
+            &[path("ImplementationSpecific", "/w.*", "a")],
+        ),
+    ];
+    let web = ingress("web", &[], &default_backend("default"), &rules);
+    let started = DefaultFleet::serving("Ingress", &(services + &web)).await;
+    for host in [
+        "exact.example.com",
+        "a.prefix.example.com",
+        "regex.example.com",
+        "default.example.org",
+    ] {
+        websocket(started.http, host).await;
+    }
 }

@@ -75,7 +75,7 @@ spec:
 }
 
 /// An ExtensionService for the Service of the same name.
-fn extension(name: &str) -> String {
+pub(crate) fn extension(name: &str) -> String {
     format!(
         "apiVersion: projectsesame.io/v1alpha1\nkind: ExtensionService\nmetadata: {{name: {name}}}\nspec:\n  \
          services: [{{name: {name}, port: 80}}]\n  protocol: h2c\n---\n"

@@ -3,12 +3,15 @@
 use std::net::SocketAddr;
 
 use anyhow::Result;
+use sesame_testkit::auth::Decision;
 use sesame_testkit::certs::Identity;
 use sesame_testkit::client::{Connect, Connection, Request};
 use sesame_testkit::jwt::Issuer;
 
+use crate::auth::auth_server;
 use crate::harness::{DefaultFleet, backends, certificate, eventually, has_certificate, listening};
 use crate::proxy_clients::secret;
+use crate::proxy_defaults::extension;
 
 const OLD: &str = "old.fallback.test";
 const NEW: &str = "new.fallback.test";
@@ -35,8 +38,13 @@ fn with_tls(name: &str, fqdn: &str, fields: &str) -> String {
 
 /// Sends a request on a connection and returns the status. Only the backend may respond with 200.
 async fn status(connection: &mut Connection, host: &str) -> u16 {
+    status_at(connection, host, "/").await
+}
+
+/// [`status`] for this path.
+async fn status_at(connection: &mut Connection, host: &str, path: &str) -> u16 {
     // A client can't choose the listener.
-    let request = Request::get(host, "/").header("x-sesame-listener", "*");
+    let request = Request::get(host, path).header("x-sesame-listener", "*");
     let response = connection.send(&request).await.expect("a response");
     assert_eq!(response.status == 200, response.backend() == "a");
     response.status.as_u16()
@@ -184,4 +192,55 @@ async fn connections_without_a_known_host_reach_the_hosts_that_enable_the_fallba
     started.sesame.folder().replace("all.yaml", &objects);
     has_fallback(address, NEW).await;
     assert_eq!(status(&mut other, "other.example.com").await, 200);
+}
+
+#[tokio::test]
+async fn authorization_and_address_filters_apply_to_connections_with_the_fallback_certificate() {
+    let (_backends, services) = backends(&["a"]).await;
+    let (server, auth) = auth_server("auth", |path| Decision {
+        denied: path.contains("denied").then_some(403),
+        ..Decision::default()
+    })
+    .await;
+    let enabled = "tls: {secretName: front, enableFallbackCertificate: true}";
+    let authorized = format!(
+        "fqdn: authorized.example.com, {enabled}, authorization: {{extensionRef: {{name: auth}}}}"
+    );
+    let filter = "routes: [{conditions: [{prefix: /denied}], ipDenyPolicy: [{source: Peer, cidr: 127.0.0.0/8}], \
+                  services: [{name: a, port: 80}]}, ";
+    let objects = services
+        + &auth
+        + &extension("auth")
+        + &of("front", &["*.example.com"])
+        + &of("fallback", &[OLD])
+        + &with_tls(
+            "web",
+            "web.example.com",
+            ", enableFallbackCertificate: true",
+        )
+        + &proxy("authorized", &authorized)
+        + &proxy(
+            "filtered",
+            &format!("fqdn: filtered.example.com, {enabled}"),
+        )
+        .replace("routes: [", filter);
+    let arguments = ["--fallback-certificate", "default/fallback"];
+    let started = DefaultFleet::start("HTTPProxy", &objects, &arguments).await;
+    listening(started.https).await;
+    has_fallback(started.https, OLD).await;
+    let mut connection = open("", started.https).await.expect("a handshake");
+    assert!(has_certificate(&connection, OLD));
+    for (host, path, expected) in [
+        ("authorized.example.com", "/", 200),
+        ("authorized.example.com", "/denied", 403),
+        ("filtered.example.com", "/", 200),
+        ("filtered.example.com", "/denied", 403),
+        ("web.example.com", "/denied", 200),
+    ] {
+        let found = status_at(&mut connection, host, path).await;
+        assert_eq!(found, expected, "{host}{path}");
+    }
+    let checked = server.checked();
+    let checked: Vec<_> = checked.iter().map(|request| &*request.path).collect();
+    assert_eq!(checked, ["/", "/denied"]);
 }
