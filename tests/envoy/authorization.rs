@@ -237,7 +237,7 @@ async fn bodies_above_the_maximum_are_refused_without_a_check() {
 #[tokio::test]
 async fn requests_pass_a_slow_service_only_if_the_host_says_so() {
     let (backends, services) = backends(&["a", "slow"]).await;
-    let settings = "extensionRef: {name: slow}, serviceType: http, responseTimeout: 1s, \
+    let settings = "extensionRef: {name: slow}, serviceType: http, responseTimeout: 2s, \
                     httpSettings: {allowedAuthorizationHeaders: [{exact: x-echo-delay}]}";
     // Without the timeout, the service would deny the request.
     let routes = route(

@@ -1,5 +1,6 @@
 //! HTTPProxies: the hosts that a connection serves.
 
+use sesame_testkit::backend::Backend;
 use sesame_testkit::certs::Identity;
 use sesame_testkit::client::{Connect, Request};
 
@@ -13,8 +14,8 @@ fn proxy(name: &str, host: &str) -> String {
     )
 }
 
-/// Hosts with TLS, and one without.
-async fn hosts() -> (DefaultFleet, Vec<sesame_testkit::backend::Backend>) {
+/// A fleet with hosts with TLS and one without.
+async fn hosts() -> (Vec<Backend>, DefaultFleet) {
     let (backends, services) = backends(&["web", "other", "wild", "plain"]).await;
     let names = ["a.example.com", "b.example.com", "*.wild.example.com"];
     let identity = Identity::self_signed(&names).expect("a certificate");
@@ -27,13 +28,13 @@ async fn hosts() -> (DefaultFleet, Vec<sesame_testkit::backend::Backend>) {
         + &proxy("plain", "fqdn: plain.example.com");
     let fleet = DefaultFleet::serving("HTTPProxy", &objects).await;
     listening(fleet.https).await;
-    (fleet, backends)
+    (backends, fleet)
 }
 
 /// Browsers reuse a connection for all names in its certificate.
 #[tokio::test]
 async fn requests_for_another_host_with_tls_are_misdirected() {
-    let (fleet, _backends) = hosts().await;
+    let (_backends, fleet) = hosts().await;
     for (sni, cases) in [
         (
             "a.example.com",
@@ -76,7 +77,7 @@ async fn requests_for_another_host_with_tls_are_misdirected() {
 
 #[tokio::test]
 async fn the_case_and_the_port_of_a_host_have_no_effect() {
-    let (fleet, _backends) = hosts().await;
+    let (_backends, fleet) = hosts().await;
     for host in ["A.Example.COM", "a.example.com:443", "A.EXAMPLE.COM:8443"] {
         for sni in ["a.example.com", "A.Example.com"] {
             for connect in [Connect::tls(sni), Connect::tls(sni).h2()] {

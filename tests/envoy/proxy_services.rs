@@ -23,7 +23,7 @@ fn proxy(routes: &[(&str, &str)]) -> String {
 }
 
 #[tokio::test]
-async fn a_certificate_needs_one_of_the_names() {
+async fn the_certificate_of_a_backend_needs_one_of_the_names() {
     let ca = authority();
     let backend = secure("s", &ca, &["two.backend"]).await;
     let named = |names: &[&str]| {
