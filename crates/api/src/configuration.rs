@@ -104,7 +104,8 @@ pub struct ConfigurationSpec {
     #[serde(default, skip_serializing_if = "is_default")]
     pub default_ports: DefaultPorts,
     /// The Secret with the client certificate that is presented to backends with TLS on the Envoys for Ingresses and
-    /// HTTPProxies. Its type is `kubernetes.io/tls`. Gateways have their own, in `spec.tls.backend`.
+    /// HTTPProxies. Its type is `kubernetes.io/tls`, and it must be in a watched namespace. Gateways have their own, in
+    /// `spec.tls.backend`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_certificate: Option<ObjectName>,
     /// Settings for Ingresses.

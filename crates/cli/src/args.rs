@@ -298,7 +298,7 @@ impl IngressArgs {
 /// When to split route tables into shards.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum RouteShards {
-    /// If a table has hundreds of hosts
+    /// If a table has hundreds of hosts, or large ones
     #[default]
     Auto,
     /// Always

@@ -162,9 +162,9 @@ impl Assembler {
         std::mem::take(&mut self.tables.changed)
     }
 
-    /// The number of times that route tables have switched between whole and sharded, which replaces their listeners. A
-    /// switched table is served in both forms until [`Assembler::settle`], so that draining connections don't use
-    /// outdated routes.
+    /// The number of times that route tables have switched to another number of shards, which replaces their listeners. A
+    /// switched table is also served in its former form until [`Assembler::settle`], so that draining connections don't
+    /// use outdated routes.
     pub fn replaced(&self) -> u64 {
         self.tables.replaced()
     }

@@ -71,7 +71,7 @@ const CONNECTION_WINDOW: u32 = 1024 * 1024;
 pub(crate) enum Routes<'a> {
     /// A whole table.
     Whole(&'a RouteTableKey),
-    /// The shards of a table, their number, and how to compute a request's number.
+    /// A table that is divided into this many shards, and how to select a request's shard.
     Shards(&'a RouteTableKey, u32, ShardLookup),
 }
 

@@ -62,7 +62,7 @@ impl ClusterKey {
         }
     }
 
-    /// The TLS settings that override those from a Service's `appProtocol`.
+    /// Where the TLS settings are from, if they are known.
     pub fn tls(&self) -> Option<&TlsSettings> {
         self.policy.as_ref()?.tls.as_ref()
     }
@@ -79,9 +79,13 @@ impl ClusterKey {
             (TlsSettings::Verified(validation), _) => {
                 TrustBundleKey::Secret(validation.authorities.clone())
             }
-            (TlsSettings::Own | TlsSettings::Unverified | TlsSettings::Plaintext, _) => {
-                return None;
-            }
+            (
+                TlsSettings::Own
+                | TlsSettings::Unverified
+                | TlsSettings::Service
+                | TlsSettings::Plaintext,
+                _,
+            ) => return None,
         })
     }
 
@@ -132,7 +136,8 @@ impl ClusterKey {
 pub struct ClusterPolicy {
     /// Overrides the protocol from the Service's `appProtocol`.
     pub protocol: Option<Protocol>,
-    /// Overrides the TLS settings from the Service's `appProtocol`.
+    /// Where the TLS settings are from. `None` in a route's reference, to which those of a policy or of the Service are
+    /// added.
     pub tls: Option<TlsSettings>,
     /// The client certificate of the fleet or XBackend. Only with [`ClusterPolicy::tls`].
     pub client_certificate: Option<CertificateKey>,
@@ -152,9 +157,11 @@ pub enum TlsSettings {
     Own,
     /// In the route: the backend's certificate is verified.
     Verified(Arc<NamedAuthorities>),
-    /// In the route or the Service: the backend's certificate isn't verified.
+    /// In the route: the backend's certificate isn't verified.
     Unverified,
-    /// In the route: no TLS, unless a policy applies.
+    /// In the Service: the backend's certificate isn't verified.
+    Service,
+    /// In the route: no TLS.
     Plaintext,
 }
 
@@ -216,6 +223,7 @@ impl fmt::Display for ClusterPolicy {
                 format!("tls=secret:{},{names}", validation.authorities)
             }
             TlsSettings::Unverified => "tls=unverified".to_owned(),
+            TlsSettings::Service => "tls=service".to_owned(),
             TlsSettings::Plaintext => "tls=none".to_owned(),
         });
         let client = self.client_certificate.as_ref();

@@ -197,7 +197,13 @@ pub fn stages(b: &mut Builder) -> Pipeline {
         authorities,
         revocations: authorities::revocations(b, &inputs, proxies.by_revoked.into()),
         jwks: authorities::jwks(b, &inputs, proxies.by_jwks.into()),
-        extensions: extensions::states(b, &inputs, extensions, authorities),
+        extensions: extensions::states(
+            b,
+            &inputs,
+            extensions,
+            authorities,
+            own_certificate.unusable,
+        ),
     };
     let addresses = default_fleet::addresses(b, &inputs);
     let ingress_stages = ingress::stages(b, &inputs, ingresses, of_default_fleet, addresses);

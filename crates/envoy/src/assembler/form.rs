@@ -19,8 +19,8 @@ const STAYS_SHARDED: usize = 2;
 const COPIES_OF_SMALL: usize = 8;
 /// The size of a reserved domain, in bytes.
 const RESERVED: usize = 128;
-/// Above this size, in bytes, the former form of a table is no longer updated for draining connections: it would delay
-/// changes to the current form.
+/// Above this size, in bytes, a table's former form isn't updated for draining connections: it would delay changes to the
+/// current form.
 pub(super) const MAX_FORMER: usize = 8 * LARGE;
 
 /// How a table is divided.

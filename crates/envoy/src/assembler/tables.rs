@@ -5,7 +5,7 @@
 //!
 //! A small table is one resource. A table with many or large hosts is split into up to [`SHARDS`] resources, so a changed
 //! host costs an Envoy only one shard. Switching to another form replaces the listener and drains its connections; until
-//! then Envoys get both forms.
+//! then Envoys get the former form too, unless it is very large.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use crate::route::{changes_cookies, reserved, scope, script, shard_tail, table_h
 use crate::shard::{SHARDS, is_everywhere, shard};
 use crate::{Encoded, Inputs, Sharding, names, wire};
 
-/// The number of hosts that are in every shard.
+/// Stands in for the number of hosts that are in every shard.
 const EVERYWHERE: u32 = SHARDS;
 
 /// The tables of all fleets.
@@ -67,6 +67,8 @@ pub(super) struct Table {
     pub(super) form: Form,
     /// The forms that Envoys also get, for draining connections.
     former: BTreeSet<Form>,
+    /// Former forms that Envoys also have, but that are too large to be kept up to date, with what they lack.
+    stale: BTreeMap<Form, Touched>,
 }
 
 /// The parts of a table that may have changed.
@@ -131,10 +133,13 @@ impl Tables {
             let Some(mut table) = self.tables.remove(&key) else {
                 continue;
             };
-            let (form, former) = (table.form, table.former.len());
+            let form = table.form;
             self.renew(&key, &mut table, &touched, before, out);
-            let other = table.form != form || table.former.len() > former;
-            self.replaced += u64::from(other && !table.former.is_empty());
+            let switched = match before {
+                true => table.form != form,
+                false => !table.former.is_empty(),
+            };
+            self.replaced += u64::from(switched && table.table.is_some());
             if table.form != form {
                 let listener = ListenerKey {
                     fleet: key.fleet.clone(),
@@ -186,12 +191,13 @@ impl Tables {
         self.tables.is_empty() && self.listeners.is_empty() && self.on_demand.is_empty()
     }
 
-    /// Removes the old forms of tables, once replaced listeners have drained.
+    /// Removes the former forms of tables, once replaced listeners have drained.
     pub(super) fn settle(&mut self, out: &mut Vec<ResourceChange>) {
         let mut former = Vec::new();
         for (key, table) in &mut self.tables {
-            let forms = std::mem::take(&mut table.former);
-            former.extend(forms.into_iter().map(|form| (key.clone(), form)));
+            let stale = std::mem::take(&mut table.stale).into_keys();
+            let forms = std::mem::take(&mut table.former).into_iter().chain(stale);
+            former.extend(forms.map(|form| (key.clone(), form)));
         }
         for (key, form) in former {
             self.withdraw(&key, form, out);
@@ -260,23 +266,22 @@ impl Tables {
         before: bool,
         out: &mut Vec<ResourceChange>,
     ) {
+        let had: BTreeSet<Form> = match before {
+            true => table.updated().collect(),
+            false => BTreeSet::new(),
+        };
         if table.table.is_none() {
-            if before {
-                let given = table.given();
-                given.for_each(|form| self.withdraw(key, form, out));
+            for form in had.iter().chain(table.stale.keys()) {
+                self.withdraw(key, *form, out);
             }
             table.form = Form::WHOLE;
             table.former.clear();
+            table.stale.clear();
             return;
         }
         let sizes = table.sizes;
         let suited = |so_far| sizes.suited(so_far, self.sharding);
         let form = suited(table.form);
-        let had: Vec<Form> = if before {
-            table.given().collect()
-        } else {
-            vec![]
-        };
         if !before {
             // Another Sesame process may have served the table in another form, which Envoys may still use.
             table.former = Form::ALL.into_iter().map(suited).collect();
@@ -285,12 +290,22 @@ impl Tables {
         }
         table.former.remove(&form);
         table.form = form;
+        let outdated = |of: &Form| had.contains(of) && sizes.bytes(*of) > MAX_FORMER;
+        for form in table.former.extract_if(.., |of| outdated(of)) {
+            table.stale.insert(form, Touched::none());
+        }
+        for lacking in table.stale.values_mut() {
+            lacking.extend(touched);
+        }
+        let lacking = table.stale.remove(&form);
         for form in table.updated() {
-            if had.contains(&form) {
-                self.routes(key, table, form, touched, out);
-            } else {
-                self.scopes(key, form, true, out);
-                self.routes(key, table, form, &Touched::All, out);
+            let known = had.contains(&form).then_some(touched);
+            match known.or(lacking.as_ref().filter(|_| form == table.form)) {
+                Some(touched) => self.routes(key, table, form, touched, out),
+                None => {
+                    self.scopes(key, form, true, out);
+                    self.routes(key, table, form, &Touched::All, out);
+                }
             }
         }
     }
@@ -338,15 +353,9 @@ impl Tables {
 }
 
 impl Table {
-    /// The forms that Envoys get.
-    fn given(&self) -> impl Iterator<Item = Form> {
-        std::iter::once(self.form).chain(self.former.iter().copied())
-    }
-
-    /// The forms that Envoys get changes of.
+    /// The forms that Envoys get and that are up to date.
     fn updated(&self) -> impl Iterator<Item = Form> {
-        let forms = self.given();
-        forms.filter(|form| *form == self.form || self.sizes.bytes(*form) <= MAX_FORMER)
+        std::iter::once(self.form).chain(self.former.iter().copied())
     }
 
     /// Replaces the table, except its hosts. Returns the parts that differ.
@@ -424,6 +433,13 @@ impl Table {
 impl Touched {
     fn none() -> Self {
         Self::Numbers(BTreeSet::new())
+    }
+
+    fn extend(&mut self, other: &Self) {
+        match (&mut *self, other) {
+            (Self::Numbers(numbers), Self::Numbers(more)) => numbers.extend(more),
+            _ => *self = Self::All,
+        }
     }
 
     fn add(&mut self, number: u32) {

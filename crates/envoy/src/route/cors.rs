@@ -41,7 +41,7 @@ fn permitted(permitted: bool) -> Option<BoolValue> {
     permitted.then(|| wire::boolean(true)).flatten()
 }
 
-/// Origins are compared without regard to case. Wildcards share expressions, so that a long origin is read only a few times.
+/// Browsers send origins in lower case; exact ones also match in upper case. Wildcards share expressions, so that a long origin is read only a few times.
 fn origins(origins: &[OriginMatch]) -> Vec<StringMatcher> {
     let mut patterns = Vec::new();
     let mut wildcards: BTreeMap<String, Vec<String>> = BTreeMap::new();
@@ -52,8 +52,7 @@ fn origins(origins: &[OriginMatch]) -> Vec<StringMatcher> {
             OriginMatch::Exact(origin) => MatchPattern::Exact(origin.clone()),
             OriginMatch::Regex(pattern) => MatchPattern::SafeRegex(regex(pattern)),
             OriginMatch::Wildcard { before, behind } => {
-                let [before, behind] =
-                    [before, behind].map(|text| regex_syntax::escape(&text.to_ascii_lowercase()));
+                let [before, behind] = [before, behind].map(|text| text.to_ascii_lowercase());
                 wildcards.entry(before).or_default().push(behind);
                 continue;
             }
@@ -68,10 +67,12 @@ fn origins(origins: &[OriginMatch]) -> Vec<StringMatcher> {
             });
             let fit = lengths.take_while(|length| *length <= MAX_ENDS).count();
             let (ends, rest) = left.split_at(fit.max(1));
-            let ends = match ends {
+            let ends: Vec<String> = ends.iter().map(|end| regex_syntax::escape(end)).collect();
+            let ends = match &*ends {
                 [end] => end.clone(),
                 several => format!("(?:{})", several.join("|")),
             };
+            let before = regex_syntax::escape(&before);
             let pattern = format!("{before}{LABELS}{ends}");
             patterns.push(MatchPattern::SafeRegex(regex(&pattern)));
             left = rest;

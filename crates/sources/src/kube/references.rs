@@ -1,8 +1,8 @@
 //! Secrets and ConfigMaps referenced by other objects.
 //!
 //! In: objects and their references, metadata seen by watchers, results of GETs. Out: objects, each passed on once
-//! everything it references is known, and commands for GETs. Unreferenced data is never read, and data is removed with
-//! its last reference.
+//! everything it references is known, and commands for GETs. Only referenced and required data is read, and referenced
+//! data is removed with its last reference.
 //!
 //! Secrets are not watched with their data: a watch would transfer and hold every Secret in the cluster, most of which
 //! are unrelated and some as large as 1 MiB. Metadata takes a few hundred bytes per Secret, none of which is kept. A
@@ -50,7 +50,7 @@ pub(super) enum Found {
 #[derive(Debug, Default)]
 pub(super) struct References {
     referenced: HashMap<ObjectKey, Referenced>,
-    /// Referenced from outside, for ever.
+    /// Fetched without a reference, and never removed.
     required: Box<[ObjectKey]>,
     /// The references of objects already passed on.
     by_referrer: HashMap<ObjectKey, Box<[ObjectKey]>>,
@@ -101,7 +101,7 @@ struct Waiting {
 }
 
 impl References {
-    /// Fetches these Secrets and ConfigMaps whether or not an object refers to them.
+    /// Fetches these objects, whether or not another one refers to them.
     pub(super) fn require(&mut self, keys: Vec<ObjectKey>) {
         for key in &keys {
             self.acquire(key);

@@ -8,7 +8,9 @@ use sesame_model::{CertificateKey, ClusterKey};
 use crate::inputs::Inputs;
 use crate::settings::Settings;
 use crate::shared::certificates::{self, CertificateState};
-use crate::shared::client_certificates::{ClientCertificate, ClientCertificates, Scope};
+use crate::shared::client_certificates::{
+    ClientCertificate, ClientCertificates, Invalid, is_secured,
+};
 
 /// The tables of the certificate.
 #[derive(Clone, Copy)]
@@ -33,14 +35,7 @@ pub(crate) fn problem(
     unusable: Table<(), String>,
     cluster: &ClusterKey,
 ) -> Option<String> {
-    let without = ClientCertificate {
-        scope: Scope::Tls,
-        certificate: None,
-    };
-    if without.cluster(cluster).is_some() {
-        return None;
-    }
-    let reason = reader.get(unusable, &())?;
+    let reason = is_secured(cluster).then(|| reader.get(unusable, &()))??;
     Some(format!(
         "is not connected to, since the client certificate for backends with TLS can't be used: {reason} (clientCertificate in \
          Sesame's configuration)"
@@ -74,11 +69,17 @@ pub(crate) fn stages(
         let Some(settings) = reader.get(settings, &()) else {
             return Vec::new();
         };
-        let presented = secret(&settings).map(|secret| ClientCertificate {
-            scope: Scope::Tls,
-            certificate: (!reader.exists(unusable, &())).then_some(secret),
+        let presented = secret(&settings).map(|secret| {
+            let presented = match reader.exists(unusable, &()) {
+                true => Err(Invalid),
+                false => Ok(secret),
+            };
+            let certificate = ClientCertificate {
+                with_policy: Some(presented.clone()),
+                without_policy: Some(presented),
+            };
+            (settings.default_fleet(), certificate)
         });
-        let presented = presented.map(|presented| (settings.default_fleet(), presented));
         Vec::from_iter(presented)
     });
     OwnClientCertificate { by_fleet, unusable }

@@ -7,7 +7,7 @@ use sesame_model::CertificateKey;
 use super::listener_state::ListenerState;
 use super::{certificate_ref, conflicts, listener};
 use crate::problem::Problem;
-use crate::shared::client_certificates::{ClientCertificate, Scope};
+use crate::shared::client_certificates::{ClientCertificate, Invalid};
 
 /// The state of one of our Gateways.
 #[derive(Clone, Debug, PartialEq)]
@@ -83,8 +83,8 @@ impl GatewayState {
         }
         let certificate = self.client_certificate.as_ref()?;
         Some(ClientCertificate {
-            scope: Scope::Policies,
-            certificate: certificate.as_ref().ok().cloned(),
+            with_policy: Some(certificate.clone().map_err(|_| Invalid)),
+            without_policy: None,
         })
     }
 }

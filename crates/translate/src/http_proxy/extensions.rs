@@ -22,6 +22,7 @@ use sesame_model::{
 
 use super::findings::{About, Finding, Findings};
 use super::{balancing, policies, services, status};
+use crate::configuration::client_certificate;
 use crate::inputs::Inputs;
 use crate::shared::authorities::AuthorityState;
 use crate::shared::contour;
@@ -140,6 +141,7 @@ pub(crate) fn states(
     inputs: &Inputs,
     read: Read,
     authorities: Table<ObjectKey, AuthorityState>,
+    client_certificate: Table<(), String>,
 ) -> Table<ObjectKey, ExtensionState> {
     let inputs = *inputs;
     let declared = read.declared;
@@ -148,7 +150,8 @@ pub(crate) fn states(
         declared,
         move |reader, key: &ObjectKey| {
             let declared = reader.get(declared, key)?;
-            Some(state(reader, inputs, authorities, &declared))
+            let checked = (authorities, client_certificate);
+            Some(state(reader, inputs, checked, &declared))
         },
     )
 }
@@ -361,7 +364,7 @@ fn limits(policy: &CircuitBreakerPolicy) -> Option<ConnectionLimits> {
 fn state(
     reader: &mut Reader<'_>,
     inputs: Inputs,
-    authorities: Table<ObjectKey, AuthorityState>,
+    (authorities, client_certificate): (Table<ObjectKey, AuthorityState>, Table<(), String>),
     declared: &Declared,
 ) -> ExtensionState {
     let mut findings = Findings::default();
@@ -378,6 +381,11 @@ fn state(
             &mut findings,
         )
     });
+    let unpresentable =
+        usable.and_then(|key| client_certificate::problem(reader, client_certificate, key));
+    if let Some(message) = &unpresentable {
+        findings.error(About::CLIENT_CERTIFICATE, "spec", message);
+    }
     let mut found = 0;
     for service in &declared.services {
         match shared::backend(
@@ -392,7 +400,7 @@ fn state(
             _ => found += 1,
         }
     }
-    if !verifiable || found == 0 {
+    if !verifiable || unpresentable.is_some() || found == 0 {
         usable = None;
     }
     ExtensionState {

@@ -69,7 +69,8 @@ pub(super) fn cluster(
             let port = found.port(service.port, Transport::Tcp);
             port.is_some_and(|port| found.uses_tls(port))
         });
-    let plaintext = service.protocol == Some(ServiceProtocol::H2c);
+    // Envoy encrypts forwarded connections only if the HTTPProxy says so.
+    let plaintext = !common.opaque && service.protocol == Some(ServiceProtocol::H2c);
     let tls = match service.validation.as_deref() {
         None if plaintext => Some(TlsSettings::Plaintext),
         None => tls.then_some(TlsSettings::Unverified),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use sesame_api::{NamespacedName, ObjectKey};
 use sesame_engine::{Builder, Table};
-use sesame_model::{BackendName, Cluster, ClusterKey, Endpoints, FleetId, TlsSettings};
+use sesame_model::{BackendName, Cluster, ClusterKey, Endpoints, FleetId};
 
 use crate::gateway_api::route::backends;
 use crate::gateway_api::xbackend::{self, XBackends};
@@ -37,10 +37,10 @@ pub(super) fn backends(
                 let backend = services::backend(key, &name, *port, service);
                 let port = service.and_then(|service| service.port(*port, key.transport()));
                 match key.tls() {
-                    None | Some(TlsSettings::Plaintext) if targeted => {
+                    Some(tls) => services::verifiable(reader, authorities, tls, backend),
+                    None if targeted => {
                         backend_tls::secured(reader, policies, key, &name, port, backend)
                     }
-                    Some(tls) => services::verifiable(reader, authorities, tls, backend),
                     None => backend,
                 }
                 .keyed_by_tls(key)

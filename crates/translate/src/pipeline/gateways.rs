@@ -242,7 +242,7 @@ pub(super) fn stages(
         });
         presented.into_iter().collect()
     });
-    // Fleets that present a certificate: unmanaged Envoys may have both.
+    // Unmanaged Envoys may have both. Backends with a policy get the Gateway's, as in other fleets.
     let presenting = b.union_keys(
         "fleets with client certificate",
         [of_gateways.into(), of_instance.into()],
@@ -252,8 +252,15 @@ pub(super) fn stages(
         presenting,
         move |reader, fleet| {
             let of_gateway = reader.get(of_gateways, fleet);
-            let certificate = of_gateway.or_else(|| reader.get(of_instance, fleet));
-            certificate.map(|certificate| ClientCertificate::clone(&certificate))
+            let of_instance = reader.get(of_instance, fleet);
+            let mut both = [of_gateway.as_deref(), of_instance.as_deref()]
+                .into_iter()
+                .flatten();
+            let without_policy = of_instance.as_deref();
+            Some(ClientCertificate {
+                with_policy: both.find_map(|of| of.with_policy.clone()),
+                without_policy: without_policy.and_then(|of| of.without_policy.clone()),
+            })
         },
     );
     Gateways {

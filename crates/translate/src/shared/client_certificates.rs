@@ -15,38 +15,41 @@ use sesame_model::{
 /// The client certificates of fleets that must present one.
 pub(crate) type ClientCertificates = Table<FleetId, ClientCertificate>;
 
-/// The client certificate that a fleet presents.
+/// The client certificates that a fleet presents to backends with TLS, except those that have one of their own. `None`
+/// means none.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ClientCertificate {
-    /// The backends that get it.
-    pub(crate) scope: Scope,
-    /// The certificate; `None` if it isn't valid: the fleet must not connect to these backends.
-    pub(crate) certificate: Option<CertificateKey>,
+    /// For backends with a TLS policy.
+    pub(crate) with_policy: Option<Presented>,
+    /// For other backends.
+    pub(crate) without_policy: Option<Presented>,
 }
 
-/// The backends that get a client certificate.
+/// A client certificate; an error if it isn't valid: the fleet must not connect.
+pub(crate) type Presented = Result<CertificateKey, Invalid>;
+
+/// There is no valid certificate.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Scope {
-    /// Those with a TLS policy.
-    Policies,
-    /// Those with TLS, except those with a client certificate of their own.
-    Tls,
-}
+pub(crate) struct Invalid;
 
 impl ClientCertificate {
+    /// The certificate for a backend.
+    fn presented_to(&self, key: &ClusterKey) -> Option<&Presented> {
+        match key.tls()? {
+            TlsSettings::Policy(_) => self.with_policy.as_ref(),
+            TlsSettings::Verified(_) | TlsSettings::Unverified | TlsSettings::Service => {
+                self.without_policy.as_ref()
+            }
+            TlsSettings::Own | TlsSettings::Plaintext => None,
+        }
+    }
+
     /// The cluster that the fleet uses instead; `None` if it must not connect.
     pub(crate) fn cluster(&self, key: &ClusterKey) -> Option<ClusterKey> {
-        let included = match key.tls() {
-            Some(TlsSettings::Policy(_)) => true,
-            Some(TlsSettings::Verified(_) | TlsSettings::Unverified) => self.scope == Scope::Tls,
-            Some(TlsSettings::Own | TlsSettings::Plaintext) | None => false,
-        };
-        match (included, &self.certificate) {
-            (false, _) => Some(key.clone()),
-            (true, Some(certificate)) => {
-                Some(key.with_client_certificate(Some(certificate.clone())))
-            }
-            (true, None) => None,
+        match self.presented_to(key) {
+            None => Some(key.clone()),
+            Some(Ok(certificate)) => Some(key.with_client_certificate(Some(certificate.clone()))),
+            Some(Err(Invalid)) => None,
         }
     }
 
@@ -111,9 +114,10 @@ impl ClientCertificate {
     }
 }
 
-/// Whether a cluster may get a client certificate.
-fn is_secured(cluster: &ClusterKey) -> bool {
-    cluster.tls().is_some()
+/// Whether connections to a cluster may have a client certificate of the fleet.
+pub(crate) fn is_secured(cluster: &ClusterKey) -> bool {
+    let tls = cluster.tls();
+    tls.is_some_and(|tls| !matches!(tls, TlsSettings::Own | TlsSettings::Plaintext))
 }
 
 /// The routes with the fleet's certificate.

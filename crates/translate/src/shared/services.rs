@@ -351,7 +351,7 @@ fn upstream_tls(key: &ClusterKey, of_service: bool) -> Option<Arc<UpstreamTls>> 
                 client_certificate: None,
             }))
         }
-        Some(TlsSettings::Unverified) => Some(Arc::default()),
+        Some(TlsSettings::Unverified | TlsSettings::Service) => Some(Arc::default()),
         Some(TlsSettings::Plaintext) => None,
         Some(TlsSettings::Policy(_) | TlsSettings::Own) | None => of_service.then(Arc::default),
     }

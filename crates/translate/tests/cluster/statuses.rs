@@ -74,7 +74,7 @@ fn a_nack_is_reported_until_the_resource_is_accepted() {
 }
 
 /// A Service, a policy for it, and a client certificate of the Gateway, to be applied in this order.
-fn secured_service() -> [Value; 3] {
+pub(crate) fn secured_service() -> [Value; 3] {
     let metadata = |name: &str| json!({"name": name, "namespace": "ns", "generation": 1});
     let service = json!({
         "apiVersion": "v1", "kind": "Service", "metadata": metadata("s"),
@@ -97,7 +97,7 @@ fn secured_service() -> [Value; 3] {
 }
 
 /// The Gateway with the Secret `c` as its client certificate.
-fn presenting(gateway: Value) -> Value {
+pub(crate) fn presenting(gateway: Value) -> Value {
     let client = json!({"backend": {"clientCertificateRef": {"name": "c"}}});
     set(gateway, "/spec/tls", client)
 }

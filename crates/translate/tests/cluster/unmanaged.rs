@@ -3,9 +3,10 @@
 use serde_json::json;
 use sesame_api::{Kind, ObjectStatus};
 use sesame_model::{FleetId, FleetState};
-use sesame_translate::settings::Mode;
+use sesame_translate::settings::{Mode, Settings};
 
 use crate::rig::{Rig, class, gateway, named, route, said, set};
+use crate::statuses::{presenting, secured_service};
 
 fn oldest() -> Rig {
     Rig::new(Mode::Unmanaged { gateway: None })
@@ -238,4 +239,39 @@ fn only_adding_or_removing_a_gateway_reselects_the_oldest() {
     let commit = rig.put([gateway("new", "c", 30)]);
     assert_eq!(ran(&commit, "oldest gateway"), 1);
     assert_eq!(ran(&commit, "gateway status"), 1);
+}
+
+#[test]
+fn backends_with_a_policy_get_the_gateways_client_certificate_and_others_that_of_the_instance() {
+    let mut settings = Settings::new(Mode::Unmanaged { gateway: None });
+    settings.ingress.client_certificate = Some(named("own"));
+    let mut rig = Rig::with(settings);
+    let [service, policy, secret] = secured_service();
+    let own = set(secret.clone(), "/metadata/name", json!("own"));
+    let proxy = json!({
+        "apiVersion": "projectsesame.io/v1", "kind": "HTTPProxy", "metadata": {"name": "web", "namespace": "ns"},
+        "spec": {
+            "virtualhost": {"fqdn": "web.example.com"},
+            "routes": [
+                {"services": [{"name": "s", "port": 80}]},
+                {"services": [{"name": "s", "port": 80, "protocol": "tls"}], "conditions": [{"prefix": "/tls"}]},
+            ],
+        },
+    });
+    let clusters = |rig: &Rig| -> Vec<String> {
+        let rows = rig.engine.iter(rig.pipeline.outputs.fleet_clusters);
+        rows.map(|((_, cluster), _)| cluster.to_string()).collect()
+    };
+    rig.put([class("c", 1), service, policy, secret, proxy]);
+    assert_eq!(clusters(&rig), [""; 0]);
+    rig.put([own]);
+    let unverified = "ns/s:80?protocol=http1&tls=unverified&client=ns/own";
+    assert_eq!(
+        clusters(&rig),
+        ["ns/s:80?tls=ns/p&client=ns/own", unverified]
+    );
+    rig.put([presenting(gateway("web", "c", 1))]);
+    assert_eq!(clusters(&rig), ["ns/s:80?tls=ns/p&client=ns/c", unverified]);
+    rig.remove(Kind::Secret, "ns", "c");
+    assert_eq!(clusters(&rig), [unverified]);
 }

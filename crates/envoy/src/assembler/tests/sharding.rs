@@ -148,7 +148,7 @@ fn a_table_with_a_large_wildcard_has_fewer_shards() {
     assert_eq!(of(&changes, names::LISTENER, true), 1);
     assert_eq!(of(&changes, names::SCOPE, true), SHARDS as usize);
     assert_eq!(of(&changes, names::ROUTES, true), 16);
-    // Not a larger one either.
+    // Twice as much doesn't change the number again.
     let changes = put(&mut world, &["*.test"], 15_000);
     assert_eq!(of(&changes, names::LISTENER, true), 0);
     let changes = put(&mut world, &["small.test"], 2);
@@ -177,4 +177,27 @@ fn the_former_form_of_a_very_large_table_is_not_updated() {
     assert_eq!(of(&changes, names::ROUTES, true), SHARDS as usize);
     assert_eq!(put(&mut world, &["small.test"], 2).len(), 1);
     assert_eq!(world.settle().len(), 1);
+}
+
+#[test]
+fn a_large_former_form_gets_its_changes_once_it_is_current_again() {
+    let mut world = with_hosts(&["small.test"], 1);
+    put(&mut world, &["large.test"], 700_000);
+    world.settle();
+    assert!(put(&mut world, &["*.test"], 10_000).len() > SHARDS as usize);
+    // A change of one of the current shards.
+    assert_eq!(put(&mut world, &["small.test"], 2).len(), 1);
+    let (_, changes) = world.commit(|inputs, batch| {
+        let key = VirtualHostKey {
+            domain: "*.test".into(),
+            ..numbered(0)
+        };
+        batch.remove(inputs.virtual_hosts, key);
+    });
+    assert_eq!(of(&changes, names::LISTENER, true), 1);
+    assert_eq!(of(&changes, names::SCOPE, true), 0);
+    assert_eq!(of(&changes, names::ROUTES, true), SHARDS as usize);
+    assert_eq!(put(&mut world, &["small.test"], 3).len(), 1);
+    let settled = world.settle();
+    assert_eq!(of(&settled, names::SCOPE, false), SHARDS as usize);
 }

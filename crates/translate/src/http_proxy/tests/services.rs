@@ -87,7 +87,7 @@ fn protocols_and_settings_are_part_of_the_cluster() {
             "",
             "shop/one:80?protocol=http1&tls=unverified",
         ),
-        ("port: 443", "", "shop/one:443?tls=unverified"),
+        ("port: 443", "", "shop/one:443?tls=service"),
         (
             "port: 80",
             "loadBalancerPolicy: {strategy: Random}",

@@ -37,7 +37,7 @@ impl Backend {
     pub fn keyed_by_tls(self, key: &ClusterKey) -> Self {
         match self {
             Self::Serves(cluster) if cluster.tls.is_some() && key.tls().is_none() => {
-                let key = key.with_tls(TlsSettings::Unverified);
+                let key = key.with_tls(TlsSettings::Service);
                 Self::Secured(Box::new((key, cluster)))
             }
             other => other,
