@@ -11,11 +11,11 @@ use crate::shard::SHARDS;
 const MANY: usize = 400;
 /// With hosts of this size in total, in bytes, a table becomes sharded.
 const LARGE: usize = 1024 * 1024;
-/// The limits for a sharded table are divided by this, and so are the copies of hosts in its current form. Hysteresis keeps
-/// a single flapping host from replacing the listener each time.
+/// A sharded table stays sharded until it is below the limits above divided by this, and keeps its form until the copies of
+/// hosts exceed their limit multiplied by this. Otherwise, a single flapping host would replace the listener each time.
 const STAYS_SHARDED: usize = 2;
-/// The copies of hosts in all shards may take this many times the size of the other hosts, if they take less than
-/// [`LARGE`]; otherwise, they may take as much as the other hosts.
+/// The copies of hosts in all shards may take this many times the size of the other hosts, up to [`LARGE`]. Beyond that,
+/// they may take as much as the other hosts.
 const COPIES_OF_SMALL: usize = 8;
 /// The size of a reserved domain, in bytes.
 const RESERVED: usize = 128;

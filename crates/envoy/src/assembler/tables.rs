@@ -25,7 +25,7 @@ use crate::route::{changes_cookies, reserved, scope, script, shard_tail, table_h
 use crate::shard::{SHARDS, is_everywhere, shard};
 use crate::{Encoded, Inputs, Sharding, names, wire};
 
-/// Stands in for the number of hosts that are in every shard.
+/// The number that keys of hosts in every shard have instead of a hash.
 const EVERYWHERE: u32 = SHARDS;
 
 /// The tables of all fleets.

@@ -41,7 +41,8 @@ fn permitted(permitted: bool) -> Option<BoolValue> {
     permitted.then(|| wire::boolean(true)).flatten()
 }
 
-/// Browsers send origins in lower case; exact ones also match in upper case. Wildcards share expressions, so that a long origin is read only a few times.
+/// Browsers send origins in lower case; exact ones also match in upper case. Wildcards share expressions, so that a long
+/// origin is read only a few times.
 fn origins(origins: &[OriginMatch]) -> Vec<StringMatcher> {
     let mut patterns = Vec::new();
     let mut wildcards: BTreeMap<String, Vec<String>> = BTreeMap::new();
