@@ -58,10 +58,12 @@ use crate::shared::contour;
 use crate::shared::default_fleet::{self, Contribution, Sources};
 use crate::shared::expressions;
 use crate::shared::held;
+use crate::shared::host_findings::HostFindings;
 use crate::shared::hosts::{AttachedHost, Attachments};
 use crate::shared::jwks::JwksEntry;
 use crate::shared::overlaps;
 use crate::shared::ports::Terminations;
+use crate::shared::wildcard_budget;
 
 /// Our HTTPProxies, indexed by the objects that they refer to.
 #[derive(Clone, Copy)]
@@ -359,29 +361,19 @@ fn inclusions(tree: &Tree, root: &ObjectKey) -> Vec<(Inclusion, Included)> {
         .collect()
 }
 
-/// Declares the statuses. `overlaps` are the matches that never get requests; `refusals`, those that aren't served; `held`,
-/// the rejected hosts.
+/// Declares the statuses.
 pub(crate) fn statuses(
     b: &mut Builder,
     inputs: &Inputs,
     stages: Stages,
-    (overlaps, refusals, held): (overlaps::ByLoser, expressions::ByObject, held::ByObject),
+    hosts: HostFindings,
     addresses: Table<(), LoadBalancerStatus>,
 ) -> Table<ObjectKey, ObjectStatus> {
     let inputs = *inputs;
     let served = b.derive(
         "http_proxy status",
         stages.ours,
-        move |reader, key: &ObjectKey| {
-            status_of(
-                reader,
-                &inputs,
-                stages,
-                (overlaps, refusals, held),
-                addresses,
-                key,
-            )
-        },
+        move |reader, key: &ObjectKey| status_of(reader, &inputs, stages, hosts, addresses, key),
     );
     let superseded = contour::statuses(
         b,
@@ -396,7 +388,7 @@ fn status_of(
     reader: &mut Reader<'_>,
     inputs: &Inputs,
     stages: Stages,
-    (overlaps, refusals, held): (overlaps::ByLoser, expressions::ByObject, held::ByObject),
+    hosts: HostFindings,
     addresses: Table<(), LoadBalancerStatus>,
     key: &ObjectKey,
 ) -> Option<ObjectStatus> {
@@ -416,13 +408,16 @@ fn status_of(
             let addresses = reader.get(addresses, &());
             load_balancer = addresses.map(|addresses| LoadBalancerStatus::clone(&addresses));
         }
-        for message in overlaps::messages(reader, overlaps, key) {
+        for message in overlaps::messages(reader, hosts.overlaps, key) {
             findings.push(Finding::warning(About::OVERLAP, "spec", message));
         }
-        for (_, message) in expressions::messages(reader, refusals, key) {
+        for (_, message) in expressions::messages(reader, hosts.refusals, key) {
             findings.push(Finding::error(About::CONDITIONS, "spec", message));
         }
-        if let Some(message) = held::message(reader, held, key) {
+        for message in wildcard_budget::messages(reader, hosts.left_out, key) {
+            findings.push(Finding::error(About::HOST, "spec", message));
+        }
+        if let Some(message) = held::message(reader, hosts.held, key) {
             findings.push(Finding::error(About::HOST, "spec", message));
         }
     }

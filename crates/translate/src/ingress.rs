@@ -30,10 +30,8 @@ use crate::inputs::Inputs;
 use crate::problem::Notices;
 use crate::shared::covering::PointsByDomain;
 use crate::shared::default_fleet::{self, Contribution, Sources};
-use crate::shared::expressions;
-use crate::shared::held;
+use crate::shared::host_findings::HostFindings;
 use crate::shared::hostname;
-use crate::shared::overlaps::ByLoser;
 
 /// Our Ingresses, indexed by the objects that they refer to.
 #[derive(Clone, Copy)]
@@ -148,10 +146,10 @@ pub(crate) fn stages(
 pub(crate) fn notices(
     b: &mut Builder,
     stages: Stages,
-    by_host: (ByLoser, expressions::ByObject, held::ByObject),
+    hosts: HostFindings,
     points: PointsByDomain,
 ) -> Table<ObjectKey, Notices> {
-    notices::stage(b, stages.of_notices, by_host, points)
+    notices::stage(b, stages.of_notices, hosts, points)
 }
 
 /// The hosts that an Ingress has rules for, if they are valid.

@@ -37,11 +37,13 @@ use crate::shared::default_fleet;
 use crate::shared::expiry;
 use crate::shared::expressions;
 use crate::shared::held;
+use crate::shared::host_findings::HostFindings;
 use crate::shared::hosts::{self, Attachments, RouteRules};
 use crate::shared::open_listeners;
 use crate::shared::overlaps;
 use crate::shared::ports::{self, Bind};
 use crate::shared::service_annotations;
+use crate::shared::wildcard_budget;
 
 /// The declared stages of a translation.
 #[derive(Clone, Copy)]
@@ -324,10 +326,12 @@ pub fn stages(b: &mut Builder) -> Pipeline {
     let destinations = b.derive("destination", by_destination, move |reader, key| {
         connections::destination(reader, of_destinations, key)
     });
+    let (left_out, left_out_by_object) = wildcard_budget::stages(b, attachments, rules);
     let of_hosts = hosts::Sources {
         points_by_domain,
         by_host,
         rules,
+        left_out,
         checks: gateways.checks,
         client_certificates: gateways.client_certificates,
     };
@@ -340,6 +344,12 @@ pub fn stages(b: &mut Builder) -> Pipeline {
     });
     let refusals = expressions::stages(b, of_hosts, virtual_hosts);
     let (held, held_by_fleet) = held::stages(b, inputs.rejected_hosts, of_hosts);
+    let host_findings = HostFindings {
+        overlaps: overlaps::stages(b, of_hosts, attachments),
+        refusals,
+        left_out: left_out_by_object,
+        held,
+    };
     let route_tables = b.derive_many("route table", points_by_port, move |reader, key| {
         let table = ports::route_table(reader, points_by_port, key);
         table.into_iter().collect()
@@ -466,8 +476,8 @@ pub fn stages(b: &mut Builder) -> Pipeline {
         &inputs,
         statuses::Sources {
             routes: (http, grpc, tls, tcp, udp),
-            refusals,
-            held: (held, held_by_fleet),
+            hosts: host_findings,
+            held_by_fleet,
             chains,
             fleet_clusters,
             backends: backends.backends,
@@ -488,14 +498,7 @@ pub fn stages(b: &mut Builder) -> Pipeline {
         backend_traffic::statuses(b, &inputs, traffic_policies, xbackends, uses);
     let pod_services = xbackend::pod_service_changes(b, &inputs, xbackends, uses);
     let xbackend_status = xbackend::statuses(b, &inputs, xbackends, pod_services, uses);
-    let overlaps = overlaps::stages(b, of_hosts, attachments);
-    let proxy_status = http_proxy::statuses(
-        b,
-        &inputs,
-        proxy_stages,
-        (overlaps, refusals, held),
-        addresses,
-    );
+    let proxy_status = http_proxy::statuses(b, &inputs, proxy_stages, host_findings, addresses);
     let extension_status = extensions::statuses(b, &inputs, of_default_fleet.extensions);
     let classes_in_use = class_in_use::classes_in_use(b, &inputs);
     let configuration_status = configuration::statuses(
@@ -522,12 +525,7 @@ pub fn stages(b: &mut Builder) -> Pipeline {
         ],
     );
 
-    let ingress_notices = ingress::notices(
-        b,
-        ingress_stages,
-        (overlaps, refusals, held),
-        points_by_domain,
-    );
+    let ingress_notices = ingress::notices(b, ingress_stages, host_findings, points_by_domain);
     let service_notices = service_annotations::notices(b, inputs.services);
     let [gateway_notices, set_notices] = gateways::notices(b, &gateways, expiring);
     let notices = b.union(

@@ -67,11 +67,11 @@ impl Pending {
 
     /// Removes the name whose latest change is oldest or newest among those before `limit`.
     pub(crate) fn pop_below(&mut self, limit: u64, age: Age) -> Option<(Arc<str>, Epochs)> {
-        let mut below = self.by_last.range(..(limit, Arc::from("")));
+        let oldest = self.by_last.first().filter(|(last, _)| *last < limit)?;
         let (_, name) = match age {
-            Age::Oldest => below.next(),
-            Age::Newest => below.next_back(),
-        }?;
+            Age::Oldest => oldest,
+            Age::Newest => self.by_last.range(..(limit, Arc::from(""))).next_back()?,
+        };
         let name = Arc::clone(name);
         let epochs = self.remove(&name)?;
         Some((name, epochs))

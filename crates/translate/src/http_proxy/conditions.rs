@@ -305,13 +305,14 @@ impl Conditions {
 
     /// The match for requests that satisfy the conditions.
     pub(super) fn requests(&self) -> RouteMatch {
+        let mut method = None;
         let mut headers = self.headers.clone();
-        let exact = headers.iter().position(|header| {
-            header.name == ":method" && matches!(header.value, ValueMatch::Exact(_))
-        });
-        let method = exact.and_then(|index| match headers.remove(index).value {
-            ValueMatch::Exact(method) => Some(method.into()),
-            _ => None,
+        headers.retain(|header| match &header.value {
+            ValueMatch::Exact(value) if header.name == ":method" => {
+                method = Some(value.as_str().into());
+                false
+            }
+            _ => true,
         });
         RouteMatch {
             path: match &self.path {

@@ -17,8 +17,10 @@ use crate::shared::default_fleet;
 use crate::shared::delegation::Delegations;
 use crate::shared::expressions;
 use crate::shared::held;
+use crate::shared::host_findings::HostFindings;
 use crate::shared::hostname;
-use crate::shared::overlaps::{self, ByLoser};
+use crate::shared::overlaps;
+use crate::shared::wildcard_budget;
 
 /// The tables that determine notices.
 #[derive(Clone, Copy)]
@@ -36,13 +38,20 @@ pub(super) struct Sources {
 pub(super) fn stage(
     b: &mut Builder,
     sources: Sources,
-    (overlaps, refusals, held): (ByLoser, expressions::ByObject, held::ByObject),
+    of_hosts: HostFindings,
     points: PointsByDomain,
 ) -> Table<ObjectKey, Notices> {
     let Sources { read, routes, .. } = sources;
     b.derive("ingress notices", read.ours, move |reader, key| {
         let ingress = reader.get(routes.ingresses, key)?;
         let mut notices = Notices::default();
+        // Problems of the whole Ingress come first, since the number of notices is limited.
+        for message in wildcard_budget::messages(reader, of_hosts.left_out, key) {
+            notices.error("spec.rules", message);
+        }
+        if let Some(message) = held::message(reader, of_hosts.held, key) {
+            notices.error("spec.rules", message);
+        }
         let hosts = routes::translate(reader, routes, key, &ingress, &mut notices);
         let tls = reader.get(routes.tls, key);
         if let Some(message) = routes::too_many_for_wildcards(&hosts, tls.as_deref()) {
@@ -57,17 +66,14 @@ pub(super) fn stage(
         }
         annotations::misplaced(&ingress, &mut notices);
         sources.of_tls(reader, points, key, &ingress, &mut notices);
-        for message in overlaps::messages(reader, overlaps, key) {
+        for message in overlaps::messages(reader, of_hosts.overlaps, key) {
             notices.warning("spec.rules", message);
         }
-        for ((rule, path), message) in expressions::messages(reader, refusals, key) {
+        for ((rule, path), message) in expressions::messages(reader, of_hosts.refusals, key) {
             notices.error(
                 format!("spec.rules[{rule}].http.paths[{path}].path"),
                 message,
             );
-        }
-        if let Some(message) = held::message(reader, held, key) {
-            notices.error("spec.rules", message);
         }
         notices.non_empty()
     })

@@ -17,8 +17,10 @@ use crate::shared::client_certificates::ClientCertificates;
 use crate::shared::connections::{ChainKey, ServedChain};
 use crate::shared::expressions;
 use crate::shared::held;
+use crate::shared::host_findings::HostFindings;
 use crate::shared::hosts::Attachments;
 use crate::shared::services::RoutedBackend;
+use crate::shared::wildcard_budget;
 
 /// The tables that statuses depend on.
 #[derive(Clone, Copy)]
@@ -31,10 +33,10 @@ pub(super) struct Sources {
         l4_route::Stages,
         l4_route::Stages,
     ),
-    /// Matches that aren't served because of their regular expressions.
-    pub(super) refusals: expressions::ByObject,
-    /// Hosts that Envoys rejected.
-    pub(super) held: (held::ByObject, Index<VirtualHostKey, held::Held, FleetId>),
+    /// What hosts report about routes.
+    pub(super) hosts: HostFindings,
+    /// Hosts that Envoys rejected, by fleet.
+    pub(super) held_by_fleet: Index<VirtualHostKey, held::Held, FleetId>,
     /// The routes that get forwarded connections.
     pub(super) chains: Table<ChainKey, ServedChain>,
     /// The clusters of each fleet.
@@ -53,8 +55,7 @@ pub(super) fn of_routes(
 ) -> Table<ObjectKey, ObjectStatus> {
     let inputs = *inputs;
     let (http, grpc, tls, tcp, udp) = sources.routes;
-    let (chains, refusals) = (sources.chains, sources.refusals);
-    let (held, held_by_fleet) = sources.held;
+    let (chains, hosts) = (sources.chains, sources.hosts);
     let clusters_by_secret = b.index(
         sources.fleet_clusters,
         "fleet's clusters by secret",
@@ -83,7 +84,7 @@ pub(super) fn of_routes(
         rejections: inputs.rejections,
         fleets: b.union_keys(
             "fleets that reject resources of routes",
-            [rejected_by_fleet.into(), held_by_fleet.into()],
+            [rejected_by_fleet.into(), sources.held_by_fleet.into()],
         ),
         backends: sources.backends,
         client_certificates: sources.client_certificates,
@@ -95,15 +96,22 @@ pub(super) fn of_routes(
             // Most routes have no expressions, so reading the index for each would waste memory.
             if rules.has_expressions() {
                 let partial = findings.partially_invalid.take();
-                findings.partially_invalid = expressions::problem(reader, refusals, key, partial);
+                findings.partially_invalid =
+                    expressions::problem(reader, hosts.refusals, key, partial);
             }
+            let mut problems = Vec::from_iter(wildcard_budget::problem(
+                reader,
+                hosts.left_out,
+                key,
+                (attachments, &rules),
+            ));
             let mut fleets = attachments.fleets();
             if fleets.any(|fleet| reader.exists(rejections.fleets, fleet)) {
-                let message = held::message(reader, held, key);
-                let problem = message.map(|message| Problem::new(REJECTED, message));
-                let problems = problem.into_iter().chain(findings.partially_invalid.take());
-                findings.partially_invalid = Problem::merge(problems.collect());
+                let message = held::message(reader, hosts.held, key);
+                problems.extend(message.map(|message| Problem::new(REJECTED, message)));
             }
+            problems.extend(findings.partially_invalid.take());
+            findings.partially_invalid = Problem::merge(problems);
             Some(findings)
         }
     };

@@ -26,6 +26,7 @@ use crate::shared::listeners::{
     ListenerChecks, ListenerId, ListenerPoint, ListenerRef, RequestChecks,
 };
 use crate::shared::precedence::{MatchRank, Seniority};
+use crate::shared::wildcard_budget;
 
 /// The rules of an object, without its attachments.
 #[derive(Clone, Debug, PartialEq)]
@@ -261,6 +262,8 @@ pub(crate) struct Sources {
     pub(crate) by_host: Index<ObjectKey, Attachments, VirtualHostKey>,
     /// The rules of the objects.
     pub(crate) rules: Table<ObjectKey, RouteRules>,
+    /// The objects whose rules aren't served on wildcard hosts.
+    pub(crate) left_out: wildcard_budget::ByTable,
     /// The checks for listeners' requests.
     pub(crate) checks: Table<ListenerId, ListenerChecks>,
     /// The client certificates of fleets.
@@ -465,6 +468,11 @@ pub(crate) fn objects(
 ) -> Vec<HostObject> {
     let mut found: Vec<HostObject> = Vec::new();
     let mut seen = BTreeSet::new();
+    let left_out = match key.domain.starts_with('*') {
+        true => reader.get(sources.left_out, &key.table),
+        false => None,
+    };
+    let is_left_out = |row: &ObjectKey| left_out.as_ref().is_some_and(|of| of.contains(row));
     for domain in hostname::widening(&key.domain).take_while(|domain| {
         listeners
             .iter()
@@ -484,7 +492,7 @@ pub(crate) fn objects(
                 && let Some(original) = attachments.original(&wider, listeners)
                 && let Some(mut rules) = reader.get(sources.rules, &name)
             {
-                if attachments.oversized {
+                if attachments.oversized || is_left_out(&name) {
                     rules = Arc::new(rules.refused(invalid_rule(&name)));
                 }
                 found.push(HostObject {

@@ -11,3 +11,4 @@ mod rig;
 mod settings;
 mod statuses;
 mod unmanaged;
+mod wildcards;

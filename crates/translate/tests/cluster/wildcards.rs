@@ -1,0 +1,149 @@
+//! The limit on large rules for wildcard hosts.
+
+use serde_json::{Value, json};
+use sesame_api::{Kind, ObjectStatus};
+use sesame_model::{Action, FleetId, Route, RouteTableKey, VirtualHostKey};
+use sesame_translate::settings::Mode;
+
+use crate::rig::{Rig, class, fleet, gateway, named, route, said, set};
+
+/// A route of about 740 KiB: 64 matches with 12 headers of 900 bytes. A lower number is older.
+fn large(number: usize, hostname: &str) -> Value {
+    let matches = (0..64).map(|path| json!({"path": {"value": format!("/{path}")}}));
+    let value = "v".repeat(900);
+    let headers = (0..12).map(|header| json!({"name": format!("x-{header}"), "value": value}));
+    let rule = json!({
+        "matches": Vec::from_iter(matches),
+        "filters": [
+            {"type": "ResponseHeaderModifier", "responseHeaderModifier": {"set": Vec::from_iter(headers)}},
+            {"type": "RequestRedirect", "requestRedirect": {"scheme": "https"}},
+        ],
+    });
+    let large = route(&format!("large-{number}"), &["web"]);
+    let large = set(large, "/spec/hostnames", json!([hostname]));
+    let large = set(large, "/spec/rules", json!([rule]));
+    let created = format!("2026-01-01T00:{number:02}:00Z");
+    set(large, "/metadata/creationTimestamp", created.into())
+}
+
+/// The number of routes of a host on port 80, and the status that its first route answers with, if any.
+fn served(rig: &Rig, fleet: FleetId, domain: &str) -> (usize, Option<u16>) {
+    let key = VirtualHostKey {
+        table: RouteTableKey { fleet, port: 80 },
+        domain: domain.into(),
+    };
+    let host = rig.engine.get(rig.pipeline.outputs.virtual_hosts, &key);
+    let host = host.expect("a virtual host");
+    let status = |route: &Route| match route.action {
+        Action::Respond(status) => Some(status),
+        _ => None,
+    };
+    (
+        host.routes.len(),
+        host.routes.first().and_then(|route| status(route)),
+    )
+}
+
+#[test]
+fn large_rules_for_wildcard_hosts_are_served_up_to_a_limit_from_the_oldest() {
+    let mut rig = Rig::new(Mode::Managed);
+    let host = |number: usize| format!("*.large-{number}.example.com");
+    rig.put([class("edge", 0), gateway("web", "edge", 1)]);
+    let of_host = |rig: &Rig, number: usize| served(rig, fleet("web"), &host(number));
+    let is_complete = |rig: &Rig, number: usize| {
+        let conditions = &rig.route(&format!("large-{number}")).parents[0].conditions;
+        conditions
+            .iter()
+            .all(|condition| &*condition.type_ != "PartiallyInvalid")
+    };
+    rig.put((0..11).map(|number| large(number, &host(number))));
+    for number in 0..11 {
+        assert_eq!(of_host(&rig, number), (64, None), "{number}");
+        assert!(is_complete(&rig, number), "{number}");
+    }
+
+    // Hosts without wildcards, and small rules, have no such limit.
+    let small = set(
+        route("small", &["web"]),
+        "/spec/hostnames",
+        json!(["*.small.example.com"]),
+    );
+    rig.put([large(11, &host(11)), large(12, "large.example.com"), small]);
+    assert_eq!(of_host(&rig, 11), (1, Some(500)));
+    let conditions = &rig.route("large-11").parents[0].conditions;
+    assert_eq!(
+        said(conditions, "PartiallyInvalid"),
+        "PartiallyInvalid/UnsupportedValue"
+    );
+    let message = conditions.iter().map(|condition| &*condition.message);
+    let expected = "KiB on wildcard hosts of port 80, where older objects take";
+    assert!(
+        message.clone().any(|message| message.contains(expected)),
+        "{conditions:#?}"
+    );
+    assert_eq!(served(&rig, fleet("web"), "large.example.com"), (64, None));
+    assert_eq!(served(&rig, fleet("web"), "*.small.example.com"), (1, None));
+    assert!(is_complete(&rig, 12));
+
+    // A smaller, younger route fits; the large one does once an older one has gone.
+    let short = set(
+        large(13, &host(13)),
+        "/spec/rules/0/filters/0/responseHeaderModifier/set",
+        json!([]),
+    );
+    rig.put([short]);
+    assert_eq!(of_host(&rig, 13), (64, None));
+    rig.remove(Kind::HTTPRoute, "ns", "large-3");
+    assert_eq!(of_host(&rig, 11), (64, None));
+    assert!(is_complete(&rig, 11));
+}
+
+#[test]
+fn ingresses_and_http_proxies_share_the_limit() {
+    let mut rig = Rig::new(Mode::Unmanaged { gateway: None });
+    let value = "v".repeat(1_000);
+    let proxy = |number: usize| {
+        let route = |route: usize| {
+            json!({
+                "conditions": [{"prefix": format!("/{route}")}],
+                "directResponsePolicy": {"statusCode": 204},
+                "responseHeadersPolicy": {"set": [{"name": "x-a", "value": value}]},
+            })
+        };
+        json!({
+            "apiVersion": "projectsesame.io/v1", "kind": "HTTPProxy",
+            "metadata": {"name": format!("proxy-{number}"), "namespace": "ns"},
+            "spec": {
+                "virtualhost": {"fqdn": format!("*.proxy-{number}.example.com")},
+                "routes": Vec::from_iter((0..1_000).map(route)),
+            },
+        })
+    };
+    // One path for each of many wildcard hosts.
+    let rule = |number: usize| {
+        let path = json!({"path": "/", "pathType": "Prefix", "backend": {"service": {"name": "a", "port": {"number": 80}}}});
+        json!({"host": format!("*.ingress-{number}.example.com"), "http": {"paths": [path]}})
+    };
+    let ingress = json!({
+        "apiVersion": "networking.k8s.io/v1", "kind": "Ingress",
+        "metadata": {"name": "ingress", "namespace": "ns"},
+        "spec": {"ingressClassName": "sesame", "rules": Vec::from_iter((0..4_000).map(rule))},
+    });
+    rig.put((0..7).map(proxy).chain([ingress]));
+    for number in 0..6 {
+        let host = format!("*.proxy-{number}.example.com");
+        assert_eq!(served(&rig, FleetId::Unmanaged, &host).0, 1_000);
+    }
+    let host = "*.proxy-6.example.com";
+    assert_eq!(served(&rig, FleetId::Unmanaged, host), (1, Some(503)));
+    let ObjectStatus::HttpProxy(status) = rig.status(Kind::HTTPProxy, "proxy-6") else {
+        panic!("another kind of status");
+    };
+    let expected = "KiB on wildcard hosts of port 80";
+    let message = format!("{:?}", status.conditions);
+    assert!(message.contains(expected), "{message}");
+    let key = named("ingress").of_kind(Kind::Ingress);
+    let notices = rig.engine.get(rig.pipeline.outputs.notices, &key);
+    let message = format!("{notices:?}");
+    assert!(message.contains(expected), "{message}");
+}
