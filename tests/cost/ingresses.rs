@@ -91,7 +91,12 @@ fn a_path_changes_only_its_own_host() {
             &name,
             &[(&host, &other), ("new.example.com", &own)],
         ))],
-        &with(&[INGRESS, HOST, BACKEND, &[("backend uses", 1), ("hosts", 1)]]),
+        &with(&[
+            INGRESS,
+            HOST,
+            BACKEND,
+            &[("backend uses", 1), ("hosts", 1), ("open hosts", 1)],
+        ]),
         &[&cluster, &endpoints, table],
     );
     // An Ingress of another class costs only the class check.

@@ -301,13 +301,21 @@ fn routes(world: &mut World) {
     costs(
         world,
         vec![upsert(route("new", "new.example.com", &service))],
-        &with(&[ROUTE, &[refusal, ("gateway status", 1), ("hosts", 2)]]),
+        &with(&[
+            ROUTE,
+            &[
+                refusal,
+                ("gateway status", 1),
+                ("hosts", 2),
+                ("open hosts", 2),
+            ],
+        ]),
         &TABLES,
     );
     costs(
         world,
         vec![upsert(route("new", "newer.example.com", &service))],
-        &with(&[ROUTE, &[("hosts", 4)]]),
+        &with(&[ROUTE, &[("hosts", 4), ("open hosts", 2)]]),
         // The shards of both hosts.
         &[TABLES[0], TABLES[0], TABLES[1], TABLES[1]],
     );

@@ -326,7 +326,7 @@ pub fn stages(b: &mut Builder) -> Pipeline {
     let destinations = b.derive("destination", by_destination, move |reader, key| {
         connections::destination(reader, of_destinations, key)
     });
-    let (left_out, left_out_by_object) = wildcard_budget::stages(b, attachments, rules);
+    let (left_out, left_out_by_object) = wildcard_budget::stages(b, attachments, by_host, rules);
     let of_hosts = hosts::Sources {
         points_by_domain,
         by_host,

@@ -58,6 +58,12 @@ impl RouteRules {
         self.matches.iter().map(of).sum()
     }
 
+    /// Whether no request is left for wider hosts.
+    pub(crate) fn takes_everything(&self) -> bool {
+        let mut routes = self.matches.iter().flat_map(|entry| &entry.routes);
+        routes.any(|route| takes_everything(route))
+    }
+
     /// Whether a match has a regular expression.
     pub(crate) fn has_expressions(&self) -> bool {
         self.matches.iter().any(|entry| !entry.scans.is_empty())
@@ -468,11 +474,6 @@ pub(crate) fn objects(
 ) -> Vec<HostObject> {
     let mut found: Vec<HostObject> = Vec::new();
     let mut seen = BTreeSet::new();
-    let left_out = match key.domain.starts_with('*') {
-        true => reader.get(sources.left_out, &key.table),
-        false => None,
-    };
-    let is_left_out = |row: &ObjectKey| left_out.as_ref().is_some_and(|of| of.contains(row));
     for domain in hostname::widening(&key.domain).take_while(|domain| {
         listeners
             .iter()
@@ -483,7 +484,11 @@ pub(crate) fn objects(
             domain: domain.into(),
         };
         let owned = owned(&found);
-        for (name, attachments) in reader.by(sources.by_host, &wider) {
+        let attached = reader.by(sources.by_host, &wider);
+        let left_out = (!attached.is_empty() && wider.domain.starts_with('*'))
+            .then(|| reader.get(sources.left_out, &key.table))
+            .flatten();
+        for (name, attachments) in attached {
             if owned && name.kind.is_http_proxy() {
                 continue;
             }
@@ -492,7 +497,8 @@ pub(crate) fn objects(
                 && let Some(original) = attachments.original(&wider, listeners)
                 && let Some(mut rules) = reader.get(sources.rules, &name)
             {
-                if attachments.oversized || is_left_out(&name) {
+                let left_out = left_out.as_deref();
+                if attachments.oversized || left_out.is_some_and(|all| all.contains(&name)) {
                     rules = Arc::new(rules.refused(invalid_rule(&name)));
                 }
                 found.push(HostObject {

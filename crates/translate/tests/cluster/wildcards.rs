@@ -76,7 +76,7 @@ fn large_rules_for_wildcard_hosts_are_served_up_to_a_limit_from_the_oldest() {
         "PartiallyInvalid/UnsupportedValue"
     );
     let message = conditions.iter().map(|condition| &*condition.message);
-    let expected = "KiB on wildcard hosts of port 80, where older objects take";
+    let expected = "KiB on wildcard hosts of port 80, where those of older objects take";
     assert!(
         message.clone().any(|message| message.contains(expected)),
         "{conditions:#?}"
@@ -146,4 +146,49 @@ fn ingresses_and_http_proxies_share_the_limit() {
     let notices = rig.engine.get(rig.pipeline.outputs.notices, &key);
     let message = format!("{notices:?}");
     assert!(message.contains(expected), "{message}");
+}
+
+#[test]
+fn large_rules_of_a_wildcard_host_are_on_few_hosts_below() {
+    let mut rig = Rig::new(Mode::Managed);
+    rig.put([class("edge", 0), gateway("web", "edge", 1)]);
+    let small = |number: usize, path: &str| {
+        let name = format!("small-{number}");
+        let of_host = json!([format!("{name}.example.com")]);
+        let small = set(route(&name, &["web"]), "/spec/hostnames", of_host);
+        set(
+            small,
+            "/spec/rules/0/matches",
+            json!([{"path": {"value": path}}]),
+        )
+    };
+    let of = |rig: &Rig, domain: &str| served(rig, fleet("web"), domain);
+    rig.put([large(1, "*.example.com")]);
+    rig.put((0..2).map(|number| small(number, "/a")));
+    for (domain, routes) in [
+        ("*.example.com", 64),
+        ("small-0.example.com", 65),
+        ("small-1.example.com", 65),
+    ] {
+        assert_eq!(of(&rig, domain), (routes, None), "{domain}");
+    }
+
+    // Requests without a route of their own get errors: they don't go to a wider route.
+    rig.put([small(2, "/a")]);
+    assert_eq!(of(&rig, "*.example.com"), (1, Some(500)));
+    assert_eq!(of(&rig, "small-0.example.com"), (2, None));
+    let message = said(&rig.route("large-1").parents[0].conditions, "Accepted");
+    assert_eq!(message, "Accepted/Accepted");
+    let conditions = format!("{:?}", rig.route("large-1").parents[0].conditions);
+    assert!(conditions.contains("on 3 hosts below"), "{conditions}");
+
+    // A host that takes all its requests has no copy.
+    rig.put([small(1, "/")]);
+    for (domain, routes) in [
+        ("*.example.com", 64),
+        ("small-0.example.com", 65),
+        ("small-1.example.com", 1),
+    ] {
+        assert_eq!(of(&rig, domain), (routes, None), "{domain}");
+    }
 }
