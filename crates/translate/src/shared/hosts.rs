@@ -498,7 +498,9 @@ pub(crate) fn objects(
                 && let Some(mut rules) = reader.get(sources.rules, &name)
             {
                 let left_out = left_out.as_deref();
-                if attachments.oversized || left_out.is_some_and(|all| all.contains(&name)) {
+                if attachments.oversized
+                    || left_out.is_some_and(|all| all.contains(&name, &key.domain))
+                {
                     rules = Arc::new(rules.refused(invalid_rule(&name)));
                 }
                 found.push(HostObject {

@@ -1,13 +1,13 @@
 //! Limits on large rules for wildcard hosts.
 //!
 //! In: the rules and attachments of all sources. Out: the objects whose rules aren't served on wildcard hosts of a table,
-//! or on the hosts below.
+//! or on some of the hosts below.
 //!
 //! Each shard of a port's route table contains all wildcard hosts, so an Envoy reads them again with each change on the
 //! port. A host that doesn't take all its requests itself also has the rules of wildcard hosts above it, so a small number
 //! of objects could multiply to gigabytes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use sesame_api::{ObjectKey, reason};
@@ -23,10 +23,10 @@ use crate::shared::precedence::Seniority;
 const MAX_TABLE: usize = 8 * 1024 * 1024;
 /// An object whose rules take less on the wildcard hosts of a table, in bytes, isn't counted.
 const MIN_OF_TABLE: usize = 32 * 1024;
-/// The maximum size of an object's rules on the hosts below its wildcard hosts, in bytes.
+/// The maximum size of an object's rules on the hosts below its wildcard hosts, in bytes. The oldest hosts come first.
 const MAX_BELOW: usize = 2 * 1024 * 1024;
 /// Rules that take less on all wildcard hosts, in bytes, may be on any number of hosts below.
-const SMALL: usize = 4 * 1024;
+const SMALL: usize = 2 * 1024;
 /// The approximate size of a host without its routes, in bytes.
 const HOST: usize = 128;
 
@@ -43,9 +43,11 @@ struct Large {
 struct Open {
     /// Whether it belongs to an HTTPProxy, which excludes rules of others.
     owned: bool,
+    /// The oldest object with rules for it.
+    oldest: Seniority,
 }
 
-/// The hosts below a wildcard host that aren't full. The flag is [`Open::owned`].
+/// The open hosts below a wildcard host. The flag is [`Open::owned`].
 type Below = Index<VirtualHostKey, Open, (VirtualHostKey, bool)>;
 
 /// The size of an object's rules for a table.
@@ -65,15 +67,23 @@ struct Share {
     tables: BTreeMap<RouteTableKey, Size>,
 }
 
-/// The objects whose rules for wildcard hosts of a table aren't served.
+/// The objects whose rules for wildcard hosts of a table aren't served everywhere.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct LeftOut(BTreeMap<ObjectKey, Excess>);
 
 #[derive(Clone, Debug, PartialEq)]
 struct Excess {
     own: Size,
-    /// The size of the rules of older objects on wildcard hosts, in bytes.
-    older: usize,
+    at: Place,
+}
+
+/// Where rules aren't served.
+#[derive(Clone, Debug, PartialEq)]
+enum Place {
+    /// On all wildcard hosts of the table, and below. `older` is the size of the rules of older objects there, in bytes.
+    Everywhere { older: usize },
+    /// On these hosts below.
+    Below(BTreeSet<Arc<str>>),
 }
 
 /// What is left out, by table.
@@ -149,7 +159,7 @@ pub(crate) fn stages(
     let left_out = b.derive(
         "left out on wildcard hosts",
         by_table,
-        move |reader, table| left_out(reader, by_table, table),
+        move |reader, table| left_out(reader, by_table, large, below, table),
     );
     let by_object = b.index(
         left_out,
@@ -200,23 +210,37 @@ fn open(
     key: &VirtualHostKey,
 ) -> Option<Open> {
     let mut owned = false;
+    let mut oldest: Option<Seniority> = None;
     for row in reader.keys(by_host, key) {
-        owned |= row.kind.is_http_proxy();
-        if reader.get(rules, &row)?.takes_everything() {
+        let rules = reader.get(rules, &row)?;
+        if rules.takes_everything() {
             return None;
         }
+        owned |= row.kind.is_http_proxy();
+        let own = &rules.seniority;
+        if oldest.as_ref().is_none_or(|oldest| own < oldest) {
+            oldest = Some(own.clone());
+        }
     }
-    Some(Open { owned })
+    let oldest = oldest?;
+    Some(Open { owned, oldest })
+}
+
+/// The values of [`Open::owned`] of hosts that get an object's rules.
+fn reached(object: &ObjectKey) -> &'static [bool] {
+    match object.kind.is_http_proxy() {
+        true => &[false],
+        false => &[false, true],
+    }
 }
 
 fn share(reader: &mut Reader<'_>, below: Below, object: &ObjectKey, large: &Large) -> Share {
     let mut tables: BTreeMap<RouteTableKey, Size> = BTreeMap::new();
     for (host, bytes) in &large.hosts {
         let size = tables.entry(host.table.clone()).or_default();
-        let mut hosts = reader.count(below, &(host.clone(), false));
-        if !object.kind.is_http_proxy() {
-            hosts += reader.count(below, &(host.clone(), true));
-        }
+        let owned = reached(object).iter();
+        let hosts = owned.map(|owned| reader.count(below, &(host.clone(), *owned)));
+        let hosts: usize = hosts.sum();
         size.wildcards += bytes;
         size.below += bytes * hosts;
         size.hosts += hosts;
@@ -230,6 +254,8 @@ fn share(reader: &mut Reader<'_>, below: Below, object: &ObjectKey, large: &Larg
 fn left_out(
     reader: &mut Reader<'_>,
     by_table: Index<ObjectKey, Share, RouteTableKey>,
+    large: Table<ObjectKey, Large>,
+    below: Below,
     table: &RouteTableKey,
 ) -> Option<LeftOut> {
     let mut shares = reader.by(by_table, table);
@@ -239,19 +265,57 @@ fn left_out(
     for (object, share) in shares {
         let own = share.tables[table];
         let counted = own.wildcards >= MIN_OF_TABLE;
-        if own.below > MAX_BELOW || (counted && older + own.wildcards > MAX_TABLE) {
-            left_out.insert(object, Excess { own, older });
-        } else if counted {
+        if counted && older + own.wildcards > MAX_TABLE {
+            let at = Place::Everywhere { older };
+            left_out.insert(object, Excess { own, at });
+            continue;
+        }
+        if counted {
             older += own.wildcards;
+        }
+        if own.below > MAX_BELOW
+            && let Some(large) = reader.get(large, &object)
+        {
+            let at = Place::Below(too_many(reader, below, &object, &large, table));
+            left_out.insert(object, Excess { own, at });
         }
     }
     (!left_out.is_empty()).then_some(LeftOut(left_out))
 }
 
+/// The youngest hosts below an object's wildcard hosts, on which its rules would exceed the limit.
+fn too_many(
+    reader: &mut Reader<'_>,
+    below: Below,
+    object: &ObjectKey,
+    large: &Large,
+    table: &RouteTableKey,
+) -> BTreeSet<Arc<str>> {
+    let mut hosts = Vec::new();
+    let wildcards = large.hosts.iter().filter(|(host, _)| host.table == *table);
+    for (wildcard, bytes) in wildcards {
+        for owned in reached(object) {
+            let open = reader.by(below, &(wildcard.clone(), *owned)).into_iter();
+            hosts.extend(open.map(|(host, open)| (open.oldest.clone(), host.domain, *bytes)));
+        }
+    }
+    hosts.sort();
+    let mut total = 0;
+    let exceeding = |(_, domain, bytes): (Seniority, Arc<str>, usize)| {
+        total += bytes;
+        (total > MAX_BELOW).then_some(domain)
+    };
+    hosts.into_iter().filter_map(exceeding).collect()
+}
+
 impl LeftOut {
-    /// Whether an object's rules aren't served on wildcard hosts of the table.
-    pub(crate) fn contains(&self, row: &ObjectKey) -> bool {
-        self.0.contains_key(&hosts::object_of(row))
+    /// Whether an object's rules for a wildcard host aren't served on `domain`, which is that host or one below.
+    pub(crate) fn contains(&self, row: &ObjectKey, domain: &str) -> bool {
+        let excess = self.0.get(&hosts::object_of(row));
+        excess.is_some_and(|excess| match &excess.at {
+            Place::Everywhere { .. } => true,
+            Place::Below(hosts) => hosts.contains(domain),
+        })
     }
 }
 
@@ -263,29 +327,31 @@ pub(crate) fn messages(
 ) -> Vec<String> {
     let tables = reader.by(by_object, object);
     let messages = tables.iter().filter_map(|(table, left_out)| {
-        let Excess { own, older } = left_out.0.get(object)?;
-        Some(own.message(table.port, *older))
+        let excess = left_out.0.get(object)?;
+        Some(excess.message(table.port))
     });
     messages.collect()
 }
 
-impl Size {
-    fn message(self, port: u16, older: usize) -> String {
-        let wildcards = self.wildcards.div_ceil(1024);
-        match self.below > MAX_BELOW {
-            true => format!(
-                "the rules take about {wildcards} KiB on wildcard hosts of port {port}, and {} KiB on {} hosts below, which \
-                 don't take all their requests themselves; the limit is {} KiB; use fewer matches, shorter filters or a \
-                 narrower wildcard, or add rules for path / to the hosts below",
-                self.below.div_ceil(1024),
-                self.hosts,
-                MAX_BELOW / 1024
-            ),
-            false => format!(
+impl Excess {
+    fn message(&self, port: u16) -> String {
+        let wildcards = self.own.wildcards.div_ceil(1024);
+        match &self.at {
+            Place::Everywhere { older } => format!(
                 "the rules take about {wildcards} KiB on wildcard hosts of port {port}, where those of older objects take {} \
                  KiB; the limit is {} KiB; use hosts without wildcards, fewer matches, or shorter filters",
                 older.div_ceil(1024),
                 MAX_TABLE / 1024
+            ),
+            Place::Below(hosts) => format!(
+                "the rules for wildcard hosts of port {port} are not served on {} of the {} hosts below that don't take all \
+                 their requests themselves, such as {}: together they would take about {} KiB, and the limit is {} KiB; use \
+                 fewer matches, shorter filters or a narrower wildcard, or add rules for path / to the hosts below",
+                hosts.len(),
+                self.own.hosts,
+                hosts.first().map_or("", |host| host),
+                self.own.below.div_ceil(1024),
+                MAX_BELOW / 1024
             ),
         }
     }
