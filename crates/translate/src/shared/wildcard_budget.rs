@@ -212,7 +212,9 @@ fn open(
     let mut owned = false;
     let mut oldest: Option<Seniority> = None;
     for row in reader.keys(by_host, key) {
-        let rules = reader.get(rules, &row)?;
+        let Some(rules) = reader.get(rules, &row) else {
+            continue;
+        };
         if rules.takes_everything() {
             return None;
         }
