@@ -7,7 +7,7 @@ use std::fs;
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
-use super::{Neighbours, PROXY, SHARED, text};
+use super::{Neighbours, PROXY, SHARED};
 use crate::e2e::scene::{Scene, until};
 use crate::e2e::shop;
 use sesame_tools::cargo;
