@@ -298,18 +298,16 @@ fn routes(world: &mut World) {
     assert_eq!(step.commit.ran(outputs.clusters), [cluster_key(ONE)]);
 
     // A route is added, moves to another host, and is removed.
+    let new = [
+        refusal,
+        ("gateway status", 1),
+        ("hosts", 2),
+        ("open hosts", 2),
+    ];
     costs(
         world,
         vec![upsert(route("new", "new.example.com", &service))],
-        &with(&[
-            ROUTE,
-            &[
-                refusal,
-                ("gateway status", 1),
-                ("hosts", 2),
-                ("open hosts", 2),
-            ],
-        ]),
+        &with(&[ROUTE, &new]),
         &TABLES,
     );
     costs(
