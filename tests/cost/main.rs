@@ -228,6 +228,8 @@ const BACKEND: &[(&str, usize)] = &[
     ("envoy.endpoints", 1),
 ];
 
+/// A new host on two ports.
+const NEW_HOST: &[(&str, usize)] = &[("hosts", 2), ("open hosts", 2)];
 /// One shard of each listener's route table.
 const TABLES: [&str; 2] = ["RouteConfiguration 443#3.", "RouteConfiguration 80#3."];
 
@@ -298,16 +300,10 @@ fn routes(world: &mut World) {
     assert_eq!(step.commit.ran(outputs.clusters), [cluster_key(ONE)]);
 
     // A route is added, moves to another host, and is removed.
-    let new = [
-        refusal,
-        ("gateway status", 1),
-        ("hosts", 2),
-        ("open hosts", 2),
-    ];
     costs(
         world,
         vec![upsert(route("new", "new.example.com", &service))],
-        &with(&[ROUTE, &new]),
+        &with(&[ROUTE, NEW_HOST, &[refusal, ("gateway status", 1)]]),
         &TABLES,
     );
     costs(
