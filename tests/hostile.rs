@@ -86,6 +86,44 @@ fn child() -> Value {
     })
 }
 
+/// A Service with ports from 80 on.
+fn service() -> Value {
+    let port = |number: usize| json!({"name": format!("p{number}"), "port": 80 + number});
+    json!({
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"namespace": many::NAMESPACE, "name": "s"},
+        "spec": {"ports": (0..5_000).map(port).collect::<Vec<_>>()},
+    })
+}
+
+/// Backends and mirrors that each refer to another port, none of which exists.
+fn missing_ports() -> Vec<Value> {
+    let backend = |port: usize| {
+        let mirror = |number| {
+            let backend = json!({"name": "s", "port": 20_000 + port * 17 + number});
+            json!({"type": "RequestMirror", "requestMirror": {"backendRef": backend}})
+        };
+        let mirrors = (1..17).map(mirror).collect::<Vec<_>>();
+        json!({"name": "s", "port": 20_000 + port * 17, "filters": mirrors})
+    };
+    let rule = |rule: usize| {
+        let backends = (rule * 16..(rule + 1) * 16).map(backend);
+        json!({"backendRefs": backends.collect::<Vec<_>>()})
+    };
+    (0..16).map(rule).collect()
+}
+
+/// An external authorization with long names of headers.
+fn check() -> Value {
+    let names = (0..64).map(|number| format!("x{number}-{}", "n".repeat(2_000)));
+    json!([{"type": "ExternalAuth", "externalAuth": {
+        "protocol": "HTTP",
+        "backendRef": {"name": "s", "port": 80},
+        "http": {"allowedHeaders": names.collect::<Vec<_>>()},
+    }}])
+}
+
 /// Objects whose parts multiply.
 fn objects() -> Vec<(&'static str, Value)> {
     let mut out = vec![
@@ -147,6 +185,14 @@ fn objects() -> Vec<(&'static str, Value)> {
                     json!({"matches": conditions(1, 60_000)}),
                 ],
             ),
+        ),
+        (
+            "HTTPRoute: 16 hostnames, 64 matches, external authorization with 64 names of 2 KB",
+            http_route(16, &[json!({"matches": paths(64), "filters": check()})]),
+        ),
+        (
+            "HTTPRoute: 4,352 missing ports of a Service with 5,000",
+            http_route(1, &missing_ports()),
         ),
         (
             "HTTPRoute: 16 hostnames, 128 matches, short",
@@ -224,7 +270,8 @@ fn objects() -> Vec<(&'static str, Value)> {
 #[test]
 fn an_object_takes_little_memory() {
     let mut core = Core::new(Options::default());
-    core.apply([&many::gateway(8080), &child()].map(|object| Input::Upsert(many::object(object))));
+    let others = [many::gateway(8080), child(), service()];
+    core.apply(others.map(|object| Input::Upsert(many::object(&object))));
     let mut too_large = Vec::new();
     for (name, object) in objects() {
         let size = object.to_string().len();

@@ -1,6 +1,9 @@
 //! The size of routes: an estimate, for limits.
 
-use crate::{Action, HeaderLists, OriginMatch, PathMatch, Route, RouteMatch, ValueMatch};
+use crate::{
+    Action, AuthProtocol, ExternalAuth, GlobalRate, HeaderLists, List, OriginMatch, PathMatch,
+    RateEntry, Route, RouteMatch, RoutePolicy, TextMatch, ValueMatch,
+};
 
 /// The size of a part without its strings, in bytes.
 const PART: usize = 40;
@@ -31,20 +34,68 @@ impl Route {
                 OriginMatch::Wildcard { before, behind } => PART + before.len() + behind.len(),
             });
             let lists = [&cors.methods, &cors.headers, &cors.expose];
-            let lists = lists.map(|list| match list {
-                crate::List::Only(names) => names.iter().map(|name| name.len() + 2).sum(),
-                crate::List::All => 1,
-            });
-            origins.sum::<usize>() + lists.iter().sum::<usize>()
+            origins.sum::<usize>() + lists.map(list).iter().sum::<usize>()
         });
-        let optional = [
-            self.session.is_some(),
-            self.auth.is_some(),
-            self.policy.is_some(),
-        ];
-        let optional = optional.into_iter().filter(|has| *has).count() * 4 * PART;
+        let session = self.session.as_ref().map_or(0, |_| 4 * PART);
+        let auth = self.auth.as_deref().map_or(0, auth);
+        let policy = self.policy.as_deref().map_or(0, policy);
         let changes = headers(&self.request_headers) + headers(&self.response_headers);
-        matches(&self.matches) + action + changes + cors + optional
+        matches(&self.matches) + action + changes + cors + session + auth + policy
+    }
+}
+
+fn auth(auth: &ExternalAuth) -> usize {
+    let texts = |texts: &[TextMatch]| {
+        let texts = texts.iter().map(|text| PART + text.text.len());
+        texts.sum::<usize>()
+    };
+    let protocol = match &auth.protocol {
+        AuthProtocol::Grpc { request_headers } => list(request_headers),
+        AuthProtocol::GrpcWithContext(context) => {
+            let pairs = context.iter();
+            pairs
+                .map(|(name, value)| PART + name.len() + value.len())
+                .sum()
+        }
+        AuthProtocol::Http {
+            path_prefix,
+            request_headers,
+            response_headers,
+        } => {
+            let response_headers = response_headers.as_deref().unwrap_or_default();
+            path_prefix.len() + texts(request_headers) + texts(response_headers)
+        }
+    };
+    4 * PART + protocol + headers(&auth.before)
+}
+
+fn policy(policy: &RoutePolicy) -> usize {
+    let sources = policy.sources.as_ref();
+    let sources = sources.map_or(0, |sources| sources.ranges.len() * PART);
+    let global = policy.global_rate.as_deref().map_or(0, descriptors);
+    4 * PART + sources + global
+}
+
+fn descriptors(rate: &GlobalRate) -> usize {
+    let entries = rate.descriptors.iter().flat_map(|entries| entries.iter());
+    let entries = entries.map(|entry| match entry {
+        RateEntry::Fixed { key, value } => PART + key.len() + value.len(),
+        RateEntry::Header { name, key } => PART + name.len() + key.len(),
+        RateEntry::Matching { headers, value, .. } => {
+            let headers = headers.iter();
+            let headers =
+                headers.map(|header| PART + header.name.len() + self::value(&header.value));
+            PART + value.len() + headers.sum::<usize>()
+        }
+        RateEntry::ClientAddress => PART,
+    });
+    entries.sum()
+}
+
+fn list(list: &List) -> usize {
+    match list {
+        List::Only(names) => names.iter().map(|name| name.len() + 2).sum(),
+        List::All => 1,
     }
 }
 

@@ -25,6 +25,8 @@ use super::service_annotations::ServiceAnnotations;
 pub use self::routed::{Backend, RoutedBackend};
 
 /// The label on an EndpointSlice that names its Service.
+/// The maximum number of ports in a message.
+const MAX_LISTED: usize = 10;
 const SERVICE_NAME: &str = "kubernetes.io/service-name";
 
 /// The routing-related fields of a Service.
@@ -251,18 +253,17 @@ pub fn backend(
                 }
             ));
         }
-        let ports: BTreeSet<_> = service
-            .ports
-            .iter()
-            .map(|port| port.port.to_string())
-            .collect();
-        let ports = if ports.is_empty() {
-            "none".into()
-        } else {
-            ports.into_iter().collect::<Vec<_>>().join(", ")
+        let more = service.ports.len().saturating_sub(MAX_LISTED);
+        let listed = service.ports.iter().take(MAX_LISTED);
+        let listed: BTreeSet<u16> = listed.map(|port| port.port).collect();
+        let listed: Vec<String> = listed.iter().map(u16::to_string).collect();
+        let listed = match (listed.is_empty(), more) {
+            (true, _) => "none".to_owned(),
+            (false, 0) => listed.join(", "),
+            (false, more) => format!("{} and {more} more", listed.join(", ")),
         };
         return Backend::NotFound(format!(
-            "Service {name} has no port {number} (available ports: {ports})"
+            "Service {name} has no port {number} (available ports: {listed})"
         ));
     };
     let policy = key.policy.as_deref();
