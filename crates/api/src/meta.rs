@@ -120,25 +120,25 @@ open_enum! {
 }
 
 impl LabelSelector {
-    /// Whether these labels satisfy every requirement. An unknown operator never matches, because
-    /// selectors grant access.
-    pub fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
+    /// Whether labels satisfy every requirement; `label` returns the value of one. An unknown operator never matches,
+    /// because selectors grant access.
+    pub fn matches<'a>(&self, label: impl Fn(&str) -> Option<&'a str>) -> bool {
         self.match_labels
             .iter()
-            .all(|(key, value)| labels.get(key) == Some(value))
+            .all(|(key, value)| label(key) == Some(value))
             && self
                 .match_expressions
                 .iter()
-                .all(|requirement| requirement.matches(labels))
+                .all(|requirement| requirement.matches(label(&requirement.key)))
     }
 }
 
 impl LabelRequirement {
-    fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
-        let value = labels.get(&self.key);
+    fn matches(&self, value: Option<&str>) -> bool {
+        let listed = |value: &str| self.values.iter().any(|listed| listed == value);
         match self.operator {
-            LabelOperator::In => value.is_some_and(|value| self.values.contains(value)),
-            LabelOperator::NotIn => value.is_none_or(|value| !self.values.contains(value)),
+            LabelOperator::In => value.is_some_and(listed),
+            LabelOperator::NotIn => value.is_none_or(|value| !listed(value)),
             LabelOperator::Exists => value.is_some(),
             LabelOperator::DoesNotExist => value.is_none(),
             LabelOperator::Other(_) => false,
@@ -155,6 +155,10 @@ mod tests {
             .iter()
             .map(|(k, v)| (k.to_string(), v.to_string()))
             .collect()
+    }
+
+    fn matches(selector: &LabelSelector, labels: &BTreeMap<String, String>) -> bool {
+        selector.matches(|key| labels.get(key).map(String::as_str))
     }
 
     fn requires(operator: &str, values: &[&str]) -> LabelSelector {
@@ -189,14 +193,14 @@ mod tests {
             (requires("DoesNotExist", &[]), [true, false, false]),
             (requires("Gt", &["1"]), [false, false, false]),
         ] {
-            let matched = [&none, &a, &b].map(|labels| selector.matches(labels));
+            let matched = [&none, &a, &b].map(|labels| matches(&selector, labels));
             assert_eq!(matched, expected, "{selector:?}");
         }
         let both = LabelSelector {
             match_labels: labels(&[("x", "1")]),
             ..requires("Exists", &[])
         };
-        assert!(!both.matches(&a));
-        assert!(both.matches(&labels(&[("x", "1"), ("k", "")])));
+        assert!(!matches(&both, &a));
+        assert!(matches(&both, &labels(&[("x", "1"), ("k", "")])));
     }
 }

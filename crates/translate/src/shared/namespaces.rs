@@ -23,12 +23,11 @@ pub(crate) fn selected(
     namespace: &Arc<str>,
     selector: &LabelSelector,
 ) -> bool {
-    let mut labels = reader
-        .get(labels, namespace)
-        .map(|labels| Labels::clone(&labels))
-        .unwrap_or_default();
-    labels.insert(NAME.to_owned(), namespace.to_string());
-    selector.matches(&labels)
+    let labels = reader.get(labels, namespace);
+    selector.matches(|key| match key {
+        NAME => Some(namespace),
+        key => labels.as_ref()?.get(key).map(String::as_str),
+    })
 }
 
 /// Whether routes in this namespace may attach to a listener.
