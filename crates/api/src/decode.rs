@@ -89,11 +89,11 @@ impl Object {
     }
 
     /// Decodes an object that an API server has admitted. Bounds, patterns and cross-field rules are not checked again,
-    /// so objects stay readable if a later API release relaxes them. `Ok(None)` for a kind or version that Sesame does
-    /// not read.
+    /// so objects stay readable if a later API release relaxes them; except the lengths of lists of Contour's HTTPProxies,
+    /// whose CRD has no bounds. `Ok(None)` for a kind or version that Sesame does not read.
     ///
     /// # Errors
-    /// If the value is not an object, a required field is missing, or a field has the wrong type.
+    /// If the value is not an object, a required field is missing, a field has the wrong type, or a list is too long.
     pub fn decode_admitted(value: Value) -> Result<Option<Object>, DecodeError> {
         decode(value, Validation::Admitted)
     }
@@ -129,12 +129,14 @@ fn decode(mut value: Value, validation: Validation) -> Result<Option<Object>, De
     };
     let key = read_metadata(kind, &mut value, validation)?;
     let decoded = Object::of_kind(kind, value).and_then(|object| {
-        if validation == Validation::Full {
-            object
-                .resource()
-                .check()
-                .map_err(|problem| invalid(&[], problem))?;
-        }
+        let checked = match (validation, &object) {
+            (Validation::Full, _) => object.resource().check(),
+            (Validation::Admitted, Object::ContourHTTPProxy(proxy)) => {
+                check::at("spec", check::http_proxy::lists(&proxy.spec))
+            }
+            (Validation::Admitted, _) => Ok(()),
+        };
+        checked.map_err(|problem| invalid(&[], problem))?;
         Ok(Some(object))
     });
     decoded.map_err(|error| DecodeError {

@@ -1,8 +1,8 @@
 //! The size of routes: an estimate, for limits.
 
 use crate::{
-    Action, AuthProtocol, ExternalAuth, GlobalRate, HeaderLists, List, OriginMatch, PathMatch,
-    RateEntry, Route, RouteMatch, RoutePolicy, TextMatch, ValueMatch,
+    Action, AuthProtocol, CookieChange, ExternalAuth, GlobalRate, HeaderLists, List, OriginMatch,
+    PathMatch, RateEntry, Route, RouteMatch, RoutePolicy, TextMatch, ValueMatch,
 };
 
 /// The size of a part without its strings, in bytes.
@@ -19,8 +19,8 @@ impl Route {
                 });
                 let options = forward.options.as_deref();
                 let options = options.map_or(0, |options| {
-                    let cookies = options.cookies.iter().map(|list| list.len()).sum::<usize>();
-                    (options.hash.len() + 4 * cookies) * PART
+                    let cookies = options.cookies.iter().flat_map(|list| list.iter());
+                    options.hash.len() * PART + cookies.map(cookie).sum::<usize>()
                 });
                 targets.sum::<usize>() + 2 * forward.mirrors.len() * PART + options
             }
@@ -42,6 +42,11 @@ impl Route {
         let changes = headers(&self.request_headers) + headers(&self.response_headers);
         matches(&self.matches) + action + changes + cors + session + auth + policy
     }
+}
+
+fn cookie(change: &CookieChange) -> usize {
+    let texts = [&change.path, &change.domain].into_iter().flatten();
+    4 * PART + change.name.len() + texts.map(|text| text.len()).sum::<usize>()
 }
 
 fn auth(auth: &ExternalAuth) -> usize {

@@ -158,7 +158,13 @@ pub(crate) fn stages(b: &mut Builder, inputs: &Inputs, read: Read, sources: Sour
     let (proxies, settings) = (inputs.http_proxies, inputs.settings);
     let fragments = b.derive("http_proxy", ours, move |reader, key: &ObjectKey| {
         let proxy = reader.get(proxies, key)?;
-        Some(fragment::read(reader, (inputs, sources), &proxy))
+        let references = reader.get(ours, key)?;
+        Some(fragment::read(
+            reader,
+            (inputs, sources),
+            &proxy,
+            &references,
+        ))
     });
     let links = b.derive(
         "http_proxy includes",
@@ -192,7 +198,8 @@ pub(crate) fn stages(b: &mut Builder, inputs: &Inputs, read: Read, sources: Sour
             .flatten()
     });
     let trees = b.derive("http_proxy tree", hosts, move |reader, key: &ObjectKey| {
-        Some(includes::tree(reader, links, key))
+        let each = rules::bytes_of_host(&*reader.get(hosts, key)?);
+        Some(includes::tree(reader, links, key, each))
     });
     let included = b.derive_many(
         "included http_proxy",
@@ -200,18 +207,6 @@ pub(crate) fn stages(b: &mut Builder, inputs: &Inputs, read: Read, sources: Sour
         move |reader, root: &ObjectKey| {
             let tree = reader.get(trees, root);
             tree.map_or_else(Vec::new, |tree| inclusions(&tree, root))
-        },
-    );
-    let affected = b.derive(
-        "http_proxy with errors",
-        included,
-        move |reader, (proxy, root): &Inclusion| {
-            let included = reader.get(included, &(proxy.clone(), root.clone()))?;
-            let fragment = reader.get(fragments, proxy)?;
-            let host = reader.get(hosts, root)?;
-            let mut findings = rules::findings(&fragment.routes, root, &host, &included.visits);
-            findings.extend(included.findings.iter().cloned());
-            (!findings.is_empty()).then_some(findings)
         },
     );
     let placed = b.derive(
@@ -224,6 +219,20 @@ pub(crate) fn stages(b: &mut Builder, inputs: &Inputs, read: Read, sources: Sour
             let https = reader.get(settings, &())?.ingress.ports.https;
             let visits = &included.visits;
             Some(rules::of_included(&fragment.routes, visits, &host, https))
+        },
+    );
+    let affected = b.derive(
+        "http_proxy with errors",
+        included,
+        move |reader, key: &Inclusion| {
+            let included = reader.get(included, key)?;
+            let fragment = reader.get(fragments, &key.0)?;
+            let host = reader.get(hosts, &key.1)?;
+            let placed = reader.get(placed, key)?;
+            let (routes, visits) = (&fragment.routes, &included.visits);
+            let mut findings = rules::findings(routes, (&key.1, &host), visits, &placed);
+            findings.extend(included.findings.iter().cloned());
+            (!findings.is_empty()).then_some(findings)
         },
     );
     let placed_by_root = b.index(placed, "http_proxy routes by root", |(_, root), _| {

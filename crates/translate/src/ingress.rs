@@ -33,6 +33,9 @@ use crate::shared::default_fleet::{self, Contribution, Sources};
 use crate::shared::host_findings::HostFindings;
 use crate::shared::hostname;
 
+/// The maximum number of an Ingress's hosts that have rules, and of its hosts with TLS. Further hosts aren't served.
+const MAX_HOSTS: usize = 1_000;
+
 /// Our Ingresses, indexed by the objects that they refer to.
 #[derive(Clone, Copy)]
 pub(crate) struct Read {
@@ -49,7 +52,7 @@ pub(crate) struct Read {
 /// An Ingress of one of our classes.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Ours {
-    /// The hosts that have rules, without duplicates; [`hostname::ANY`] includes the default backend.
+    /// The hosts that have rules, sorted; [`hostname::ANY`] includes the default backend.
     hosts: Box<[Arc<str>]>,
     /// The backends, in the order of [`backends::all`].
     backends: Box<[Backend]>,
@@ -152,14 +155,19 @@ pub(crate) fn notices(
     notices::stage(b, stages.of_notices, hosts, points)
 }
 
-/// The hosts that an Ingress has rules for, if they are valid.
+/// The hosts that an Ingress has rules for, if they are valid; the first [`MAX_HOSTS`].
 fn hosts(ingress: &Ingress) -> BTreeSet<Arc<str>> {
     let rules = ingress.spec.rules.iter();
     let of_rules = rules.filter_map(|rule| host(rule.host.as_ref()).ok());
     let default = ingress.spec.default_backend.as_ref();
-    of_rules
-        .chain(default.map(|_| hostname::ANY.into()))
-        .collect()
+    let mut hosts: BTreeSet<Arc<str>> = default.map(|_| hostname::ANY.into()).into_iter().collect();
+    for host in of_rules {
+        if hosts.len() == MAX_HOSTS {
+            break;
+        }
+        hosts.insert(host);
+    }
+    hosts
 }
 
 /// The domain of a rule's host, or why the host is invalid.

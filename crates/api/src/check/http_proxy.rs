@@ -16,21 +16,49 @@ use super::{Check, at, each, each_of_some, ensure, known, optional, text};
 
 pub(crate) use policy::{load_balancer, timeouts};
 
+const ROUTES: usize = 2048;
+const INCLUDES: usize = 1024;
+const CONDITIONS: usize = 32;
+const SERVICES: usize = 32;
+const COOKIES: usize = 64;
+const ADDRESSES: usize = 1024;
+
+/// Checks only the lengths of lists, for HTTPProxies of Contour's group: its CRD doesn't bound them.
+pub(crate) fn lists(spec: &HttpProxySpec) -> Check {
+    let any = |_: &_| Ok(());
+    let cookies =
+        |list: &[CookieRewritePolicy]| each("cookieRewritePolicies", list, COOKIES, |_| Ok(()));
+    let service = |service: &HttpProxyService| cookies(&service.cookie_rewrite_policies);
+    let route = |route: &HttpProxyRoute| {
+        each("conditions", &route.conditions, CONDITIONS, any)?;
+        each("services", &route.services, SERVICES, service)?;
+        each("ipAllowPolicy", &route.ip_allow_policy, ADDRESSES, |_| {
+            Ok(())
+        })?;
+        each("ipDenyPolicy", &route.ip_deny_policy, ADDRESSES, |_| Ok(()))?;
+        cookies(&route.cookie_rewrite_policies)
+    };
+    let include =
+        |include: &HttpProxyInclude| each("conditions", &include.conditions, CONDITIONS, any);
+    each("routes", &spec.routes, ROUTES, route)?;
+    each("includes", &spec.includes, INCLUDES, include)
+}
+
 pub(crate) fn spec(spec: &HttpProxySpec) -> Check {
     optional(
         "virtualhost",
         spec.virtual_host.as_deref(),
         virtual_host::virtual_host,
     )?;
-    each("routes", &spec.routes, 2048, route)?;
+    each("routes", &spec.routes, ROUTES, route)?;
     optional("tcpproxy", spec.tcp_proxy.as_deref(), tcp_proxy)?;
-    each("includes", &spec.includes, 1024, include)
+    each("includes", &spec.includes, INCLUDES, include)
 }
 
 fn include(include: &HttpProxyInclude) -> Check {
     at("name", text::length(&include.name, 1, 253))?;
     optional_length("namespace", include.namespace.as_deref(), 63)?;
-    each("conditions", &include.conditions, 32, condition)
+    each("conditions", &include.conditions, CONDITIONS, condition)
 }
 
 fn route(route: &HttpProxyRoute) -> Check {
@@ -43,8 +71,8 @@ fn route(route: &HttpProxyRoute) -> Check {
         count(&actions) == 1,
         "exactly one of services, requestRedirectPolicy and directResponsePolicy is required",
     )?;
-    each("conditions", &route.conditions, 32, condition)?;
-    each("services", &route.services, 32, service)?;
+    each("conditions", &route.conditions, CONDITIONS, condition)?;
+    each("services", &route.services, SERVICES, service)?;
     optional(
         "authPolicy",
         route.auth_policy.as_deref(),
@@ -80,7 +108,7 @@ fn route(route: &HttpProxyRoute) -> Check {
     each(
         "cookieRewritePolicies",
         &route.cookie_rewrite_policies,
-        64,
+        COOKIES,
         cookie,
     )?;
     optional(
@@ -120,8 +148,8 @@ fn ip_filters(allow: &[IpFilter], deny: &[IpFilter]) -> Check {
         known("source", Some(&filter.source), IpFilterSource::KNOWN)?;
         at("cidr", text::length(&filter.cidr, 1, 64))
     };
-    each("ipAllowPolicy", allow, 1024, filter)?;
-    each("ipDenyPolicy", deny, 1024, filter)
+    each("ipAllowPolicy", allow, ADDRESSES, filter)?;
+    each("ipDenyPolicy", deny, ADDRESSES, filter)
 }
 
 fn condition(condition: &MatchCondition) -> Check {
@@ -229,7 +257,7 @@ fn service(service: &HttpProxyService) -> Check {
     each(
         "cookieRewritePolicies",
         &service.cookie_rewrite_policies,
-        64,
+        COOKIES,
         cookie,
     )?;
     optional(

@@ -116,9 +116,9 @@ pub(super) fn read(
     })
 }
 
-/// Adds a condition unless the list already contains it.
+/// Adds a condition unless the list already contains it, or is too long anyway.
 fn add<T: PartialEq>(list: &mut Vec<T>, condition: T) {
-    if !list.contains(&condition) {
+    if list.len() <= MAX_CONDITIONS && !list.contains(&condition) {
         list.push(condition);
     }
 }

@@ -62,6 +62,7 @@ impl About {
     pub(super) const MISSING_INCLUDE: Self = Self("IncludeError", "IncludeNotFound");
     pub(super) const DUPLICATE_INCLUDE: Self = Self("IncludeError", "DuplicateConditions");
     pub(super) const LIMIT: Self = Self("IncludeError", "LimitExceeded");
+    pub(super) const SIZE: Self = Self("RouteError", "LimitExceeded");
     pub(super) const HOST: Self = Self("VirtualHostError", "InvalidHost");
     pub(super) const ROOT_NAMESPACE: Self = Self("RootNamespaceError", "RootNotPermitted");
     pub(super) const DUPLICATE_HOST: Self = Self("VirtualHostError", "DuplicateHost");

@@ -1,6 +1,6 @@
 //! The contribution of one HTTPProxy, regardless of where it is included.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use sesame_api::HTTPProxy;
 use sesame_engine::Reader;
@@ -15,11 +15,16 @@ use crate::settings::Settings;
 use crate::shared::default_fleet::Sources;
 use crate::shared::jwks::JwksEntry;
 
+/// The maximum number of clusters of an HTTPProxy: each has a copy of its Service's endpoints.
+const MAX_CLUSTERS: usize = 512;
+
 /// The objects that an HTTPProxy refers to, whether or not it may use them.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct References {
-    /// The clusters of its Services and of its JWKS servers.
+    /// The clusters of its Services and of its JWKS servers, the first [`MAX_CLUSTERS`].
     pub(super) clusters: Box<[ClusterKey]>,
+    /// Whether it has more clusters.
+    exceeding: bool,
     /// The certificate of its host.
     pub(super) certificate: Option<CertificateKey>,
     /// The fallback certificate, if the HTTPProxy enables it.
@@ -41,24 +46,31 @@ pub(super) fn references(
 ) -> References {
     // The fragment reports the findings.
     let scratch = &mut Findings::default();
-    let mut clusters = Vec::new();
+    let mut clusters = BTreeSet::new();
+    let mut exceeding = false;
+    let mut add = |cluster| {
+        if clusters.len() < MAX_CLUSTERS {
+            clusters.insert(cluster);
+        } else {
+            exceeding |= !clusters.contains(&cluster);
+        }
+    };
     for (index, route) in proxy.spec.routes.iter().enumerate() {
         let field = route::field(index);
         let found = route::clusters(reader, inputs, proxy, (&field, route), scratch);
-        clusters.extend(found.into_iter().flatten());
+        found.into_iter().flatten().for_each(&mut add);
     }
     if let Some(tcp) = proxy.spec.tcp_proxy.as_deref() {
         let found = tcp::clusters(reader, inputs, proxy, tcp, scratch);
         for key in found.into_iter().flatten() {
-            clusters.push(tcp::without_tls(&key));
-            clusters.push(key);
+            add(tcp::without_tls(&key));
+            add(key);
         }
     }
-    clusters.extend(jwt::clusters(proxy));
-    clusters.sort();
-    clusters.dedup();
+    jwt::clusters(proxy).into_iter().for_each(&mut add);
     References {
-        clusters: clusters.into(),
+        clusters: clusters.into_iter().collect(),
+        exceeding,
         certificate: host::certificate(proxy),
         fallback: fallback::certificate(settings, proxy),
         clients: clients::authorities(proxy),
@@ -79,8 +91,20 @@ pub(super) struct Fragment {
 }
 
 /// Reads a fragment.
-pub(super) fn read(reader: &mut Reader<'_>, of: (Inputs, Sources), proxy: &HTTPProxy) -> Fragment {
+pub(super) fn read(
+    reader: &mut Reader<'_>,
+    of: (Inputs, Sources),
+    proxy: &HTTPProxy,
+    references: &References,
+) -> Fragment {
     let mut findings = Findings::default();
+    if references.exceeding {
+        let message = format!(
+            "the Services with their ports, protocols and policies are more than {MAX_CLUSTERS} different backends; \
+             requests for the others may get 503; divide this HTTPProxy into several"
+        );
+        findings.error(About::SERVICE, "spec.routes", message);
+    }
     let settings = reader.get(of.0.settings, &());
     let namespace = &proxy.meta.namespace;
     let defaults = settings.map(|all| default_headers::of_object(&all.ingress.headers, namespace));

@@ -173,14 +173,18 @@ impl Tree {
 
 /// Walks the tree of a root. If the tree exceeds the limits, each of the root's inclusions gets a share of them, so
 /// that one inclusion can't starve the others.
+///
+/// `each` is the size of the host's settings on each route, in bytes.
 pub(super) fn tree(
     reader: &mut Reader<'_>,
     links: Table<ObjectKey, Links>,
     root: &ObjectKey,
+    each: usize,
 ) -> Tree {
     let mut walk = Walk {
         reader,
         links,
+        each,
         tree: Tree::default(),
         path: Vec::new(),
         visited: BTreeSet::new(),
@@ -204,6 +208,8 @@ pub(super) fn tree(
 struct Walk<'a, 'r> {
     reader: &'a mut Reader<'r>,
     links: Table<ObjectKey, Links>,
+    /// The size of the host's settings on each route, in bytes.
+    each: usize,
     tree: Tree,
     /// The HTTPProxies from the root to the current one.
     path: Vec<ObjectKey>,
@@ -221,7 +227,7 @@ impl Walk<'_, '_> {
         if let Some(links) = self.reader.get(self.links, root) {
             let own = Budget {
                 routes: links.routes,
-                bytes: links.bytes,
+                bytes: links.bytes + links.routes * self.each,
                 ..Budget::default()
             };
             self.left = self.left.without(own);
@@ -299,7 +305,7 @@ impl Walk<'_, '_> {
                     let cost = Budget {
                         links: 0,
                         routes,
-                        bytes: bytes + routes * below.bytes(),
+                        bytes: bytes + routes * (below.bytes() + self.each),
                         repeated_routes,
                         repeated_bytes,
                     };

@@ -32,12 +32,18 @@ const DEAD_END: u16 = 502;
 /// The maximum number of inclusions of an HTTPProxy by one root that are checked against its routes.
 const MAX_CHECKED: usize = 256;
 
+/// The maximum size of the routes of an HTTPProxy at all its places in the tree of a root, in bytes: more than an object
+/// can have without repetition.
+const MAX_BYTES: usize = 2 * 1024 * 1024;
+
 /// The routes of an HTTPProxy at one place in the tree of a root.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Placed {
     matches: Vec<Arc<RankedMatch>>,
     /// Matches that follow all other matches of the same rank.
     last: Vec<Arc<RankedMatch>>,
+    /// The index of the first route that answers 503, since the routes before it leave too little of the limit.
+    exceeding: Option<usize>,
 }
 
 /// The routes of an included HTTPProxy, for each set of conditions in `visits`. `https` is the port to which requests
@@ -51,6 +57,7 @@ pub(super) fn of_included(
     let mut out = Rules::new(host, https);
     let visits = visits.iter().map(|conditions| {
         for route in routes {
+            out.index = route.index;
             match placed(conditions, route) {
                 Ok((both, _)) if route.partial => {
                     out.answer(&both, UNAVAILABLE, route.permit_insecure);
@@ -135,11 +142,20 @@ fn placed(
 /// Findings about routes in combination with the enclosing inclusions.
 pub(super) fn findings(
     routes: &[OwnRoute],
-    root: &ObjectKey,
-    host: &Host,
+    (root, host): (&ObjectKey, &Host),
     visits: &[Arc<Conditions>],
+    placed: &[Placed],
 ) -> Vec<Finding> {
     let mut findings = Findings::default();
+    if let Some(index) = placed.iter().find_map(|placed| placed.exceeding) {
+        let message = format!(
+            "the routes take more than {} KiB in the tree of HTTPProxy {}, whose settings apply to each of them; some \
+             respond with 503, this one first; divide this HTTPProxy into several, or shorten its routes",
+            MAX_BYTES / 1024,
+            root.namespaced_name()
+        );
+        findings.error(About::SIZE, &route::field(index), message);
+    }
     if visits.len() > MAX_CHECKED && !routes.is_empty() {
         let message = format!(
             "HTTPProxy {} includes this one {} times; routes are checked only for the first {MAX_CHECKED} inclusions",
@@ -173,7 +189,7 @@ pub(super) fn findings(
             findings.error(About::AUTH, &field, message);
         }
         let mut visits = visits.iter().take(MAX_CHECKED);
-        let error = visits.find_map(|conditions| placed(conditions, route).err());
+        let error = visits.find_map(|conditions| self::placed(conditions, route).err());
         if let Some((about, part, Misfit { message, .. })) = error {
             let field = format!("{}.{part}", route::field(route.index));
             let message = format!(
@@ -203,7 +219,23 @@ struct Rules<'a> {
     /// The provider whose tokens are required by routes without a requirement of their own.
     default: Option<Arc<str>>,
     placed: Placed,
+    /// The index of the current route.
+    index: usize,
+    /// The remaining size, in bytes.
+    left: usize,
     meter: Meter,
+}
+
+/// The size of a host's settings on each route, in bytes.
+pub(super) fn bytes_of_host(host: &Host) -> usize {
+    let auth = host.auth.as_ref().map(|auth| auth.of_route(None));
+    let route = Route {
+        auth: auth.and_then(Result::ok).flatten(),
+        cors: host.cors.clone(),
+        policy: Rules::new(host, 0).forwarded,
+        ..Route::respond_to_all(UNAVAILABLE)
+    };
+    route.bytes()
 }
 
 impl<'a> Rules<'a> {
@@ -223,6 +255,8 @@ impl<'a> Rules<'a> {
             rate,
             default,
             placed: Placed::default(),
+            index: 0,
+            left: MAX_BYTES,
             meter: Meter::default(),
         }
     }
@@ -329,14 +363,25 @@ impl<'a> Rules<'a> {
                 ..Route::respond_to_all(status)
             }
         });
-        let list = match later {
-            true => &mut self.placed.last,
-            false => &mut self.placed.matches,
-        };
-        let route = Route {
+        let mut route = Route {
             matches: requests,
             cors: self.host.cors.clone(),
             ..route
+        };
+        let bytes = route.bytes() + without_tls.as_ref().map_or(0, |route| route.bytes());
+        match self.left.checked_sub(bytes) {
+            Some(left) => self.left = left,
+            None => {
+                self.placed.exceeding.get_or_insert(self.index);
+                route = Route {
+                    matches: route.matches,
+                    ..Route::respond_to_all(UNAVAILABLE)
+                };
+            }
+        }
+        let list = match later {
+            true => &mut self.placed.last,
+            false => &mut self.placed.matches,
         };
         list.push(Arc::new(RankedMatch {
             rank,

@@ -8,7 +8,7 @@ use sesame_engine::{Builder, Reader, Table};
 
 use super::annotations::{self, PlainHttp};
 use super::tls::{self, TlsStages};
-use super::{Read, routes};
+use super::{MAX_HOSTS, Read, routes};
 use crate::configuration::listeners;
 use crate::problem::Notices;
 use crate::settings::Settings;
@@ -112,6 +112,15 @@ impl Sources {
             }
         }
         let own = reader.get(self.read.tls, key);
+        let hosts = ingress.spec.tls.iter().flat_map(|tls| &tls.hosts);
+        if own.as_ref().is_some_and(|own| own.hosts.len() == MAX_HOSTS)
+            && hosts.collect::<BTreeSet<_>>().len() > MAX_HOSTS
+        {
+            let message = format!(
+                "only the first {MAX_HOSTS} hosts have TLS; divide the Ingress into several"
+            );
+            notices.error("spec.tls", message);
+        }
         let mut reported = BTreeSet::new();
         let hosts = own.iter().flat_map(|own| &own.hosts);
         let mut hosts: Vec<_> = hosts.collect();

@@ -13,7 +13,7 @@ use sesame_model::{
 use super::annotations::{self, PlainHttp, RouteOptions};
 use super::backends;
 use super::tls::IngressTls;
-use super::{Ours, host, paths};
+use super::{MAX_HOSTS, Ours, host, paths};
 use crate::configuration::client_certificate;
 use crate::http_proxy::default_headers::{self, DefaultChanges};
 use crate::problem::{FieldError, Notices};
@@ -177,6 +177,14 @@ pub(super) fn translate(
                 continue;
             }
         };
+        if ours.hosts.binary_search(&domain).is_err() {
+            let message = format!(
+                "{domain} isn't served, since an Ingress can have rules for at most {MAX_HOSTS} hosts; divide the Ingress \
+                 into several"
+            );
+            notices.error(format!("spec.rules[{index}].host"), message);
+            continue;
+        }
         if sources.is_empty() {
             let action = default.clone().unwrap_or_else(|| {
                 let message = "has neither paths nor a default backend; add one of them";

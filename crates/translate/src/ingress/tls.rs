@@ -8,7 +8,7 @@ use sesame_api::{Ingress, Kind, ObjectKey};
 use sesame_engine::{Builder, Index, Reader, Table};
 use sesame_model::{CertificateKey, Termination, TlsVersions};
 
-use super::{Ours, Read, annotations};
+use super::{MAX_HOSTS, Ours, Read, annotations};
 use crate::inputs::Inputs;
 use crate::problem::Notices;
 use crate::settings::Settings;
@@ -29,7 +29,7 @@ pub(crate) struct IngressTls {
     versions: Option<TlsVersions>,
     /// Whether the Ingress has rules for all hosts; these rules also serve all of its hosts with TLS.
     pub(super) any_host: bool,
-    /// The certificate of each host. Never empty.
+    /// The certificate of each of the first [`MAX_HOSTS`] hosts. Never empty.
     pub(super) hosts: BTreeMap<Arc<str>, TlsHost>,
 }
 
@@ -82,6 +82,9 @@ pub(super) fn read(ingress: &Ingress) -> Option<IngressTls> {
             .iter()
             .filter(|host| sesame_api::is_hostname(host));
         for host in valid {
+            if hosts.len() == MAX_HOSTS {
+                break;
+            }
             let Entry::Vacant(entry) = hosts.entry(Arc::clone(host)) else {
                 continue;
             };

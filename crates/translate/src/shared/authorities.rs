@@ -22,6 +22,9 @@ pub(crate) const TRUST_BUNDLE: &str = "spec.trustBundle";
 /// The maximum number of CA certificates in one object.
 const MAX_AUTHORITIES: usize = 1_000;
 
+/// The maximum size of the CA certificates in one object, in bytes: each port of a Gateway has a copy.
+const MAX_BYTES: usize = 384 * 1024;
+
 /// The state of an object with CA certificates.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum AuthorityState {
@@ -68,9 +71,16 @@ fn try_read(text: &[u8], field: &str) -> Result<Arc<[String]>, String> {
             ));
         }
     }
-    Ok(distinct(
-        certificates.iter().map(|der| pem("CERTIFICATE", der)),
-    ))
+    let certificates = distinct(certificates.iter().map(|der| pem("CERTIFICATE", der)));
+    let bytes: usize = certificates.iter().map(String::len).sum();
+    match bytes > MAX_BYTES {
+        true => Err(format!(
+            "has {} KiB of certificates in {field}; the limit is {} KiB",
+            bytes / 1024,
+            MAX_BYTES / 1024
+        )),
+        false => Ok(certificates),
+    }
 }
 
 /// The condition reasons for problems with a reference to CA certificates.

@@ -119,15 +119,14 @@ fn ingresses_and_http_proxies_share_the_limit() {
             },
         })
     };
-    // One path for each of many wildcard hosts.
-    let rule = |number: usize| {
-        let path = json!({"path": "/", "pathType": "Prefix", "backend": {"service": {"name": "a", "port": {"number": 80}}}});
-        json!({"host": format!("*.ingress-{number}.example.com"), "http": {"paths": [path]}})
-    };
+    // Few paths for each of many wildcard hosts.
+    let path = |path| json!({"path": path, "pathType": "Prefix", "backend": {"service": {"name": "a", "port": {"number": 80}}}});
+    let paths = Vec::from_iter(["/", "/a", "/b", "/c"].map(path));
+    let rule = |number: usize| json!({"host": format!("*.ingress-{number}.example.com"), "http": {"paths": paths}});
     let ingress = json!({
         "apiVersion": "networking.k8s.io/v1", "kind": "Ingress",
         "metadata": {"name": "ingress", "namespace": "ns"},
-        "spec": {"ingressClassName": "sesame", "rules": Vec::from_iter((0..4_000).map(rule))},
+        "spec": {"ingressClassName": "sesame", "rules": Vec::from_iter((0..1_000).map(rule))},
     });
     rig.put((0..7).map(proxy).chain([ingress]));
     for number in 0..6 {

@@ -74,6 +74,9 @@ impl Settings {
     }
 }
 
+/// The maximum total size of the names and values of attributes, in bytes: each listener of a Gateway has a copy.
+const MAX_ATTRIBUTES: usize = 16 * 1024;
+
 /// A policy's settings, or why it is invalid; and its unresolved reference.
 pub(super) fn read(
     reader: &mut Reader<'_>,
@@ -128,6 +131,20 @@ fn on(
     provider: &TracingProvider,
     collector: Target,
 ) -> Result<Settings, FieldError> {
+    let sizes = config.attributes.iter().map(|attribute| {
+        let (SpanAttributeSource::Header(text)
+        | SpanAttributeSource::Literal(text)
+        | SpanAttributeSource::Attribute(text)
+        | SpanAttributeSource::Unknown(text)) = &attribute.source;
+        attribute.name.len() + text.len()
+    });
+    let size = sizes.sum::<usize>();
+    if size > MAX_ATTRIBUTES {
+        return Err(FieldError::new(
+            "spec.tracing.attributes",
+            format!("names and values total {size} bytes; at most {MAX_ATTRIBUTES} are allowed"),
+        ));
+    }
     let (attributes, omitted) = attributes(&config.attributes);
     let tracing = Tracing {
         collector,

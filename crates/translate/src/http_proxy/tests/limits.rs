@@ -114,6 +114,58 @@ fn routes_are_not_repeated_without_limit() {
 }
 
 #[test]
+fn settings_of_a_host_count_for_each_route() {
+    let origins = (0..64).map(|n| format!("https://{n}.{}.com", "a".repeat(1_000)));
+    let cors = format!(
+        "corsPolicy: {{allowOrigin: [{}], allowMethods: [GET]}}",
+        origins.collect::<Vec<_>>().join(", ")
+    );
+    let routes = |count: usize| -> String {
+        let route = |n| {
+            format!("{{conditions: [{{prefix: /{n}}}], services: [{{name: one, port: 80}}]}}, ")
+        };
+        (0..count).map(route).collect()
+    };
+    let include = |n: usize| format!("{{name: c{n}, conditions: [{{prefix: /c{n}}}]}}, ");
+    let includes: String = (0..12).map(include).collect();
+    let root = format!(
+        "{{virtualhost: {{fqdn: a.com, {cors}}}, routes: [{}], includes: [{includes}]}}",
+        routes(50)
+    );
+    let mut world = World::with(&[("root", &root)]);
+    for n in 0..12 {
+        world.proxy(&format!("c{n}"), &format!("routes: [{}]", routes(25)));
+    }
+    let lines = world.routes(80, "a.com");
+    let count = |action: &str| lines.lines().filter(|line| line.ends_with(action)).count();
+    // 2 MiB for the routes of an HTTPProxy, and 16 MiB for the tree.
+    assert_eq!(
+        (count("shop/one:80"), count("503"), count("502")),
+        (30 + 7 * 25, 20, 5)
+    );
+    let status = world.status("root");
+    assert!(
+        status.contains("spec.routes[30]: the routes take more than 2048 KiB"),
+        "{status}"
+    );
+}
+
+#[test]
+fn an_http_proxy_has_a_limited_number_of_backends() {
+    let service = |n: usize| {
+        format!("{{services: [{{name: one, port: {n}}}], conditions: [{{prefix: /{n}}}]}}, ")
+    };
+    let routes: String = (1..600).map(service).collect();
+    let spec = format!("{{virtualhost: {{fqdn: a.com}}, routes: [{routes}]}}");
+    let world = World::with(&[("root", &spec)]);
+    let status = world.status("root");
+    assert!(
+        status.contains("spec.routes: the Services with their ports"),
+        "{status}"
+    );
+}
+
+#[test]
 fn repeated_routes_have_a_limit_of_their_own() {
     let route = "{conditions: [{prefix: /PATH}], services: [{name: one, port: 80}]}, ";
     let routes: String = (0..2_000)
