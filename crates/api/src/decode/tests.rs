@@ -289,6 +289,41 @@ fn admitted_objects_may_exceed_our_bounds() {
 }
 
 #[test]
+fn lists_of_contours_http_proxies_are_bounded() {
+    let route = |field: &str, entries: usize| json!([{field: vec![json!({}); entries]}]);
+    let service =
+        json!({"name": "s", "port": 80, "cookieRewritePolicies": vec![json!({"name": "c"}); 65]});
+    for (field, list, path) in [
+        ("routes", json!(vec![json!({}); 2_049]), "spec.routes"),
+        (
+            "routes",
+            route("conditions", 33),
+            "spec.routes[0].conditions",
+        ),
+        (
+            "routes",
+            json!([{"services": [service]}]),
+            "spec.routes[0].services[0].cookieRewritePolicies",
+        ),
+        (
+            "includes",
+            json!(vec![json!({"name": "c"}); 1_025]),
+            "spec.includes",
+        ),
+    ] {
+        let object = |group: &str| {
+            json!({
+                "apiVersion": format!("{group}/v1"), "kind": "HTTPProxy",
+                "metadata": {"namespace": "shop", "name": "a"}, "spec": {field: list},
+            })
+        };
+        let error = Object::decode_admitted(object("projectcontour.io")).unwrap_err();
+        assert_eq!(error.path_text(), path);
+        assert!(Object::decode_admitted(object("projectsesame.io")).is_ok());
+    }
+}
+
+#[test]
 fn metadata_is_validated_and_trimmed() {
     let long = "a".repeat(254);
     for (kind, field, value, message) in [

@@ -1,7 +1,7 @@
 //! The fleet of objects without a Gateway.
 
 use serde_json::{Value, json};
-use sesame_api::Kind;
+use sesame_api::{Kind, ObjectKey};
 use sesame_model::{FleetAddress, FleetId, FleetState};
 use sesame_translate::settings::Mode;
 
@@ -59,4 +59,37 @@ fn statuses_depend_only_on_the_addresses_of_the_fleet() {
     state.ready = true;
     let commit = rig.fleet(&FleetId::Default, Some(state));
     assert_eq!(ran(&commit), 0);
+}
+
+#[test]
+fn the_number_of_hosts_is_limited() {
+    let mut rig = Rig::new(Mode::Unmanaged { gateway: None });
+    let host = |number: usize| format!("h{number}.example.com");
+    let rule = |number: usize| json!({"host": host(number)});
+    let ingress = |count: usize| {
+        json!({
+            "apiVersion": "networking.k8s.io/v1", "kind": "Ingress",
+            "metadata": {"name": "a", "namespace": "ns"},
+            "spec": {
+                "ingressClassName": "sesame",
+                "defaultBackend": {"service": {"name": "a", "port": {"number": 80}}},
+                "rules": Vec::from_iter((0..count).map(rule)),
+                "tls": [{"hosts": Vec::from_iter((0..count).map(host)), "secretName": "s"}],
+            },
+        })
+    };
+    let errors = |rig: &Rig| {
+        let key = ObjectKey::new(Kind::Ingress, "ns", "a");
+        let notices = rig.engine.get(rig.pipeline.outputs.notices, &key);
+        let notices = notices.expect("the Secret is missing");
+        let errors = notices.errors.iter();
+        let limits = errors.filter(|error| error.message.contains("divide the Ingress"));
+        Vec::from_iter(limits.map(|error| error.field.clone()))
+    };
+    // The default backend counts as a host.
+    rig.put([ingress(999)]);
+    assert_eq!(errors(&rig), [""; 0]);
+    rig.put([ingress(1_001)]);
+    let expected = ["spec.rules[999].host", "spec.rules[1000].host", "spec.tls"];
+    assert_eq!(errors(&rig), expected);
 }
