@@ -136,7 +136,7 @@ fn forwarding(cluster: &ClusterKey) -> Route {
     ];
     route.request_headers = computed.clone();
     route.response_headers = computed;
-    route.action = Action::Forward(Box::new(Forward {
+    route.action = Action::Forward(Arc::new(Forward {
         targets: vec![WeightedTarget {
             target: Target::Cluster(cluster.clone()),
             weight: 1,

@@ -202,7 +202,7 @@ fn any_action() -> impl Strategy<Value = Action> {
         .prop_map(
             |(targets, path_rewrite, timeout, try_timeout, attempts, with_cookies)| {
                 let cookies = targets.iter().map(|_| [cookie_change()].into());
-                Action::Forward(Box::new(Forward {
+                Action::Forward(Arc::new(Forward {
                     options: with_cookies.then(|| {
                         Box::new(ForwardOptions {
                             cookies: cookies.collect(),

@@ -258,8 +258,8 @@ pub struct PartsPerMillion(pub u32);
 /// The action for a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Forward to a backend.
-    Forward(Box<Forward>),
+    /// Forward to a backend. Shared: a rule has one action for all of its matches.
+    Forward(Arc<Forward>),
     /// Redirect the client.
     Redirect(Box<Redirect>),
     /// Respond with this status and no body.

@@ -105,7 +105,7 @@ mod tests {
             cookies,
             ..Default::default()
         }));
-        let route = route(prefix("/"), Action::Forward(Box::new(forward)));
+        let route = route(prefix("/"), Action::Forward(Arc::new(forward)));
         let host = VirtualHost {
             routes: vec![Arc::new(route)],
             ..VirtualHost::default()

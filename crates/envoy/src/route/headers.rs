@@ -1,6 +1,7 @@
 //! Header modifications.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use envoy_types::pb::envoy::config::core::v3::{
     HeaderValue, HeaderValueOption, header_value_option::HeaderAppendAction,
@@ -90,7 +91,7 @@ pub(super) fn in_order(route: &Route) -> Cow<'_, Route> {
     else {
         return Cow::Owned(route);
     };
-    for target in &mut forward.targets {
+    for target in &mut Arc::make_mut(forward).targets {
         if request {
             target.request_headers = one_after_the_other(request_headers, &target.request_headers);
         }

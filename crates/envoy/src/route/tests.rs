@@ -37,14 +37,14 @@ fn only(route: Route) -> Value {
 }
 
 fn forwarded(forward: Forward) -> Value {
-    only(route(prefix("/"), Action::Forward(Box::new(forward))))["route"].clone()
+    only(route(prefix("/"), Action::Forward(Arc::new(forward))))["route"].clone()
 }
 
 #[test]
 fn a_simple_route_sets_only_non_default_fields() {
     let route = route(
         prefix("/a"),
-        Action::Forward(Box::new(forward(vec![target("web", 7)]))),
+        Action::Forward(Arc::new(forward(vec![target("web", 7)]))),
     );
     assert_eq!(
         only(route),
@@ -157,7 +157,7 @@ fn the_share_of_a_refused_target_gets_the_refused_status() {
 
     let all = only(route(
         prefix("/"),
-        Action::Forward(Box::new(forward(vec![refused(1), target("a", 0)]))),
+        Action::Forward(Arc::new(forward(vec![refused(1), target("a", 0)]))),
     ));
     assert_eq!(all["direct_response"], json!({"status": 500}));
     assert!(all.get("route").is_none());
@@ -249,7 +249,7 @@ fn mirrors_keep_the_host() {
 fn header_values_are_literal_and_reserved_names_are_omitted() {
     let mut route = route(
         prefix("/"),
-        Action::Forward(Box::new(forward(vec![target("a", 1)]))),
+        Action::Forward(Arc::new(forward(vec![target("a", 1)]))),
     );
     let own = |name: &str, value: &str| (name.to_owned(), value.to_owned());
     route.request_headers = HeaderLists {
@@ -293,7 +293,7 @@ fn a_backends_header_modifications_win_over_the_routes() {
         computed: vec![],
     }
     .into();
-    let action = Action::Forward(Box::new(forward(vec![own, target("b", 1)])));
+    let action = Action::Forward(Arc::new(forward(vec![own, target("b", 1)])));
     let mut route = route(PathMatch::Prefix("/".to_owned()), action);
     route.request_headers = HeaderLists {
         set: vec![pair("x-set", "route"), pair("x-gone", "route")],

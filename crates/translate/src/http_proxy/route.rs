@@ -346,7 +346,7 @@ fn forward(
         internal_redirects,
         cookies: cookies::unless_none(cookies_of_targets),
     };
-    Action::Forward(Box::new(Forward {
+    Action::Forward(Arc::new(Forward {
         targets,
         refused_status: UNAVAILABLE,
         path_rewrite: None,

@@ -276,12 +276,12 @@ impl<'a> Rules<'a> {
         });
         let plan = &route.plan;
         let mut action = plan.action.clone();
-        match &mut action {
-            Action::Forward(forward) => forward.path_rewrite = variant.rewrite,
-            Action::Redirect(redirect) if variant.rewrite.is_some() => {
-                redirect.path = variant.rewrite;
+        if let Some(rewrite) = variant.rewrite {
+            match &mut action {
+                Action::Forward(forward) => Arc::make_mut(forward).path_rewrite = Some(rewrite),
+                Action::Redirect(redirect) => redirect.path = Some(rewrite),
+                Action::Respond(_) | Action::RespondWith(_) => {}
             }
-            Action::Redirect(_) | Action::Respond(_) | Action::RespondWith(_) => {}
         }
         let permit_insecure = route.permit_insecure;
         // The status of the HTTPProxy names the missing provider.

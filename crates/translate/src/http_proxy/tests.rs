@@ -14,6 +14,8 @@ mod routes;
 mod services;
 mod tcp;
 
+use std::sync::Arc;
+
 use sesame_model::{Action, Forward, Route};
 
 use super::testing::World;
@@ -39,7 +41,7 @@ fn route(fields: &str) -> Route {
 #[track_caller]
 fn forward(fields: &str) -> Forward {
     match route(&format!("services: [{{name: one, port: 80}}], {fields}")).action {
-        Action::Forward(forward) => *forward,
+        Action::Forward(forward) => Arc::unwrap_or_clone(forward),
         other => panic!("{other:?}"),
     }
 }

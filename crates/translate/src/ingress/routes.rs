@@ -284,7 +284,7 @@ fn route(matches: RouteMatch, action: Action, defaults: &DefaultChanges) -> Rout
 }
 
 fn forward(target: WeightedTarget, options: &RouteOptions) -> Action {
-    Action::Forward(Box::new(Forward {
+    Action::Forward(Arc::new(Forward {
         targets: vec![target],
         refused_status: NO_BACKEND,
         path_rewrite: None,

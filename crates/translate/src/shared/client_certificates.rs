@@ -103,6 +103,7 @@ impl ClientCertificate {
             }));
         }
         if let Action::Forward(forward) = &mut route.action {
+            let forward = Arc::make_mut(forward);
             for target in &mut forward.targets {
                 self.set_in(&mut target.target);
             }

@@ -3,6 +3,8 @@
 //! Envoy picks one of several clusters after selecting the route, and can change headers and the Host per cluster.
 //! Anything else (the path, mirrors) requires a route per backend, selected by a random number per request.
 
+use std::sync::Arc;
+
 use sesame_model::{Action, Forward, Mirror, PartsPerMillion, PathRewrite, Target, WeightedTarget};
 
 /// A backend with its own filters.
@@ -34,7 +36,7 @@ pub(super) fn actions(
         let targets = choices.into_iter().map(|choice| choice.target).collect();
         return vec![(
             None,
-            Action::Forward(Box::new(Forward {
+            Action::Forward(Arc::new(Forward {
                 targets,
                 ..template.clone()
             })),
@@ -69,7 +71,7 @@ fn only(template: &Forward, choice: Choice, status: u16) -> Action {
     forward.path_rewrite = choice.path_rewrite.or(forward.path_rewrite);
     forward.mirrors.extend(choice.mirrors);
     forward.targets = vec![choice.target];
-    Action::Forward(Box::new(forward))
+    Action::Forward(Arc::new(forward))
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ fn cookies(fields: &str) -> Vec<Vec<(String, Option<bool>)>> {
         panic!("{fields}");
     };
     let of = |change: &CookieChange| (change.name.to_string(), change.secure);
-    let targets = forward.options.expect("options").cookies;
+    let targets = &forward.options.as_ref().expect("options").cookies;
     assert_eq!(targets.len(), forward.targets.len());
     let targets = targets.iter();
     targets

@@ -152,7 +152,7 @@ fn headers_are_changed_for_the_route_and_for_services() {
     let Action::Forward(forward) = route.action else {
         panic!("{route:?}");
     };
-    let options = forward.options.expect("options");
+    let options = forward.options.as_ref().expect("options");
     assert_eq!(options.host_from_header.as_deref(), Some("x-host"));
     let target = &forward.targets[0];
     assert_eq!(

@@ -270,7 +270,8 @@ fn requests_are_hashed_by_the_strategy() {
             .and_then(|policy| policy.connections.clone());
         let hash = forward
             .options
-            .map_or_else(Vec::new, |options| options.hash);
+            .as_ref()
+            .map_or_else(Vec::new, |options| options.hash.clone());
         (
             settings.and_then(|settings| settings.balancing),
             hash,
