@@ -59,7 +59,12 @@ const TOO_LARGE: &[&str] = &[
     "Gateway: external authorization with names of 3.8 KB, 5,008 hosts",
     "ListenerSet: 64 ports, its routes with 320 hosts",
 ];
-const TOO_LARGE_TOGETHER: &[&str] = &["HTTPProxy: TLS, 2,048 routes", "Ingress: 5,000 hosts"];
+const TOO_LARGE_TOGETHER: &[&str] = &[
+    "HTTPProxy: TLS, 2,048 routes",
+    "Ingress: 5,000 hosts",
+    "Service: 30,000 ports",
+    "TLSCertificateDelegation: 1,000 Secrets to 100 namespaces",
+];
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
