@@ -56,20 +56,20 @@ fn targets() -> Value {
     )
 }
 
-/// A route to 256 ports of 16 Services.
+/// A route to the XBackend and 255 ports of 16 Services.
 fn to_targets() -> Vec<Value> {
     let rule = |rule: usize| {
         let backend = |number| json!({"name": format!("t{number}"), "port": 80 + rule});
         json!({"matches": [{"path": {"value": format!("/r{rule}")}}], "backendRefs": list(16, backend)})
     };
-    let rules: Vec<Value> = (0..16).map(rule).collect();
-    let mut route = http_route(16, &rules);
+    let mut rules: Vec<Value> = (0..16).map(rule).collect();
+    let external =
+        json!({"group": "gateway.networking.x-k8s.io", "kind": "XBackend", "name": NAME});
+    rules[0]["backendRefs"][0] = external;
+    let mut route = http_route(1, &rules);
     route["metadata"]["name"] = "route".into();
-    route["spec"]["parentRefs"] = json!([{"name": "wide"}]);
     let services = (0..16).map(|number| service(&format!("t{number}"), 100));
-    services
-        .chain([gateway("wide", &json!({})), route])
-        .collect()
+    services.chain([route]).collect()
 }
 
 fn x_policy(kind: &str, spec: Value) -> Value {
