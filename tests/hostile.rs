@@ -5,6 +5,7 @@
 //! some: `HOSTILE=` measures everything, in minutes.
 
 #![allow(clippy::print_stdout, reason = "the figures are in docs/security.md")]
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 /// A shape with this name, if it is measured: the name, the objects before, the hostile object.
 macro_rules! shape {
