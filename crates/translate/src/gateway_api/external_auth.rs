@@ -58,7 +58,6 @@ fn protocol(field: &str, filter: &api::ExternalAuth) -> Result<AuthProtocol, Fie
     match &filter.protocol {
         ExternalAuthProtocol::Grpc => {
             let grpc = filter.grpc.clone().unwrap_or_default();
-            check_size(field, grpc.allowed_headers.iter())?;
             Ok(AuthProtocol::Grpc {
                 request_headers: match &grpc.allowed_headers[..] {
                     [] => List::All,
@@ -73,11 +72,6 @@ fn protocol(field: &str, filter: &api::ExternalAuth) -> Result<AuthProtocol, Fie
                 check_name(format!("{field}.allowedResponseHeaders[{index}]"), name)?;
             }
             let path = http.path.as_deref().unwrap_or_default();
-            let all = http.allowed_headers.iter();
-            check_size(
-                &field,
-                all.chain(&http.allowed_response_headers).chain(&http.path),
-            )?;
             Ok(AuthProtocol::Http {
                 path_prefix: external_auth::path_prefix(path)
                     .ok_or_else(|| FieldError::new(format!("{field}.path"), PATH_PREFIX))?,
@@ -93,14 +87,6 @@ fn protocol(field: &str, filter: &api::ExternalAuth) -> Result<AuthProtocol, Fie
             format!("unknown protocol {other:?}; use HTTP or GRPC"),
         )),
     }
-}
-
-fn check_size<'a>(
-    field: &str,
-    texts: impl Iterator<Item = &'a Arc<str>>,
-) -> Result<(), FieldError> {
-    external_auth::check_size(texts.map(|text| &**text))
-        .map_err(|message| FieldError::new(field, message))
 }
 
 fn body(field: &str, filter: &api::ExternalAuth) -> Result<Option<AuthBody>, FieldError> {

@@ -21,10 +21,14 @@ use super::text::is_token;
 use super::{extensions, policies};
 use crate::settings::GlobalAuthSettings;
 use crate::shared::default_fleet::Sources;
-use crate::shared::external_auth::{self, MAX_BODY, MAX_TEXT, PATH_PREFIX, TIMEOUT};
+use crate::shared::external_auth::{self, MAX_BODY, PATH_PREFIX, TIMEOUT};
 
 /// The maximum size of a partial body for a service, in bytes: Envoy's default limit for buffering a request.
 const MAX_PARTIAL_BODY: u32 = 1 << 20;
+
+/// The maximum total size of a context's names and values, and of the path and header names, in bytes: each route has a
+/// copy of its host's.
+const MAX_TEXT: usize = 4_096;
 
 /// The authorization settings for a host's requests.
 #[derive(Clone, Debug, PartialEq)]
@@ -323,8 +327,10 @@ fn http(
     );
     let response_headers = names("allowedUpstreamHeaders", &settings.allowed_upstream_headers);
     let all = request_headers.iter().chain(&response_headers);
-    let all = all.map(|name| &*name.text);
-    if let Err(message) = external_auth::check_size(all.chain([path])) {
+    let size = path.len() + all.map(|name| name.text.len()).sum::<usize>();
+    if size > MAX_TEXT {
+        let message =
+            format!("the path and header names total {size} bytes; at most {MAX_TEXT} are allowed");
         findings.refuse(About::AUTH, field, message);
     }
     AuthProtocol::Http {

@@ -11,24 +11,6 @@ pub(crate) const TIMEOUT: Duration = Duration::from_secs(5);
 /// may share the Envoy.
 pub(crate) const MAX_BODY: u32 = 8 << 20;
 
-/// The maximum total size of a check's path and header names, or of a context's names and values, in bytes: each route
-/// of a host has a copy.
-pub(crate) const MAX_TEXT: usize = 4_096;
-
-/// Checks the total size of a path and header names.
-///
-/// # Errors
-/// If it is too large.
-pub(crate) fn check_size<'a>(texts: impl IntoIterator<Item = &'a str>) -> Result<(), String> {
-    let size: usize = texts.into_iter().map(str::len).sum();
-    match size > MAX_TEXT {
-        true => Err(format!(
-            "the path and header names total {size} bytes; at most {MAX_TEXT} are allowed"
-        )),
-        false => Ok(()),
-    }
-}
-
 /// The error for an invalid path prefix.
 pub(crate) const PATH_PREFIX: &str =
     "a path cannot contain a query, a fragment, spaces or control characters";

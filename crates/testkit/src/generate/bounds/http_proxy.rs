@@ -8,7 +8,10 @@ use super::{NAME, NAMESPACE, domains, list, named, names, object, path, services
 pub(super) const EXTENSION: &str = NAME;
 
 pub(super) fn all() -> Vec<Value> {
-    let mut all = vec![longest(), many(), forwarding(), ingress(), delegation()];
+    let mut all = vec![longest(), forwarding(), ingress(), delegation()];
+    all.push(many("many", "sesame", 64, 64));
+    // Of another class: on each route, the default headers would exceed the limit of an HTTPProxy.
+    all.push(many("most", "other", 2_048, 1_024));
     all.extend(extensions());
     all.extend(included());
     all
@@ -191,12 +194,17 @@ fn longest() -> Value {
         "pathRewritePolicy": {"replacePrefix": list(64, replace)},
         "requestHeadersPolicy": headers(),
         "responseHeadersPolicy": headers(),
-        "cookieRewritePolicies": cookies(),
         "rateLimitPolicy": rate_limits(),
         "internalRedirectPolicy": {
             "maxInternalRedirects": u32::MAX, "redirectResponseCodes": [301, 302, 303, 307, 308],
         },
         "ipDenyPolicy": cidrs(1_024),
+    });
+    // Each of the 32 Services above would have a copy of these changes, which would exceed the limit of an HTTPProxy.
+    let rewritten = json!({
+        "conditions": [{"prefix": "/cookies"}],
+        "services": [{"name": services().next(), "port": 80}],
+        "cookieRewritePolicies": cookies(),
     });
     let redirect = json!({
         "conditions": [{"regex": format!("/[{}]", text(4_093))}],
@@ -233,17 +241,17 @@ fn longest() -> Value {
                 "jwtProviders": names(64, 253).enumerate().map(provider).collect::<Vec<_>>(),
                 "ipAllowPolicy": cidrs(1_024),
             },
-            "routes": [full, redirect, response],
+            "routes": [full, rewritten, redirect, response],
         }),
     )
 }
 
-/// As many routes and inclusions as possible.
-fn many() -> Value {
+/// A root with this number of routes and of inclusions.
+fn many(name: &str, class: &str, routes: usize, includes: usize) -> Value {
     let route = |number: usize| json!({"conditions": [{"prefix": format!("/{number}")}], "services": [{"name": services().next(), "port": 80}]});
     let include =
         |number: usize| json!({"name": "leaf", "conditions": [{"prefix": format!("/i{number}")}]});
-    let mut includes: Vec<Value> = (0..1_023).map(include).collect();
+    let mut includes: Vec<Value> = (1..includes).map(include).collect();
     let long = names(1, 253).next();
     includes.push(json!({"name": long, "namespace": NAMESPACE, "conditions": conditions(32)}));
     let host = domains(2).remove(1);
@@ -252,11 +260,11 @@ fn many() -> Value {
         "authPolicy": {"context": context()},
     });
     proxy(
-        "many",
+        name,
         json!({
-            "ingressClassName": "sesame",
+            "ingressClassName": class,
             "virtualhost": {"fqdn": host, "authorization": authorization},
-            "routes": list(2_048, route),
+            "routes": list(routes, route),
             "includes": includes,
         }),
     )

@@ -75,7 +75,7 @@ impl Settings {
 }
 
 /// The maximum total size of the names and values of attributes, in bytes: each listener of a Gateway has a copy.
-const MAX_ATTRIBUTES: usize = 16 * 1024;
+const MAX_ATTRIBUTES: usize = 64 * 1024;
 
 /// A policy's settings, or why it is invalid; and its unresolved reference.
 pub(super) fn read(
