@@ -216,6 +216,12 @@ fn stop_main_thread(envoy: Pid) {
     waitpid(envoy, Some(WaitPidFlag::__WALL)).unwrap();
 }
 
+/// Stops Envoy until SIGCONT, as if it hung. Returns once no thread of it runs.
+fn stop_all_threads(envoy: Pid) {
+    kill(envoy, Signal::SIGSTOP).unwrap();
+    waitpid(envoy, Some(WaitPidFlag::WUNTRACED)).unwrap();
+}
+
 async fn get(from: SocketAddr, path: &str) -> u16 {
     send(from, "GET", path).await.0
 }
@@ -453,7 +459,7 @@ async fn envoy_is_alive_during_a_drain_and_until_it_hangs() {
     drained.abort();
 
     let envoy = Pid::from_raw(fixture.pid);
-    kill(envoy, Signal::SIGSTOP).unwrap();
+    stop_all_threads(envoy);
     assert_eq!(get(fixture.sidecar, "/live").await, 503);
     kill(envoy, Signal::SIGCONT).unwrap();
     assert_eq!(get(fixture.sidecar, "/live").await, 200);
@@ -468,7 +474,7 @@ async fn envoy_is_ready_until_its_worker_threads_hang() {
     assert_eq!(get(fixture.sidecar, "/ready").await, 200);
     ptrace::detach(envoy, None).unwrap();
 
-    kill(envoy, Signal::SIGSTOP).unwrap();
+    stop_all_threads(envoy);
     assert_eq!(get(fixture.sidecar, "/ready").await, 503);
     kill(envoy, Signal::SIGCONT).unwrap();
     assert_eq!(get(fixture.sidecar, "/ready").await, 200);
