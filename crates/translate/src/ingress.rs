@@ -33,7 +33,8 @@ use crate::shared::default_fleet::{self, Contribution, Sources};
 use crate::shared::host_findings::HostFindings;
 use crate::shared::hostname;
 
-/// The maximum number of an Ingress's hosts that have rules, and of its hosts with TLS. Further hosts aren't served.
+/// The maximum number of an Ingress's hosts with rules, and of its hosts with TLS. Further hosts aren't served, or have no
+/// TLS.
 const MAX_HOSTS: usize = 1_000;
 
 /// Our Ingresses, indexed by the objects that they refer to.

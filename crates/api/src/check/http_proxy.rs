@@ -16,6 +16,7 @@ use super::{Check, at, each, each_of_some, ensure, known, optional, text};
 
 pub(crate) use policy::{load_balancer, timeouts};
 
+// The maximum lengths of lists.
 const ROUTES: usize = 2048;
 const INCLUDES: usize = 1024;
 const CONDITIONS: usize = 32;

@@ -32,8 +32,8 @@ const DEAD_END: u16 = 502;
 /// The maximum number of inclusions of an HTTPProxy by one root that are checked against its routes.
 const MAX_CHECKED: usize = 256;
 
-/// The maximum size of the routes of an HTTPProxy at all its places in the tree of a root, in bytes: more than an object
-/// can have without repetition.
+/// The maximum size of the routes of an HTTPProxy at all its places in the tree of a root, in bytes. Each route counts with
+/// its copy of the host's settings and of the default headers.
 const MAX_BYTES: usize = 2 * 1024 * 1024;
 
 /// The routes of an HTTPProxy at one place in the tree of a root.
