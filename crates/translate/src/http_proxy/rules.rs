@@ -202,6 +202,18 @@ pub(super) fn findings(
     findings.list
 }
 
+/// The size of a host's settings on each route, in bytes.
+pub(super) fn bytes_of_host(host: &Host) -> usize {
+    let auth = host.auth.as_ref().map(|auth| auth.of_route(None));
+    let route = Route {
+        auth: auth.and_then(Result::ok).flatten(),
+        cors: host.cors.clone(),
+        policy: Rules::new(host, 0).forwarded,
+        ..Route::respond_to_all(UNAVAILABLE)
+    };
+    route.bytes()
+}
+
 struct Rules<'a> {
     host: &'a Host,
     /// The port for redirects to HTTPS.
@@ -224,18 +236,6 @@ struct Rules<'a> {
     /// The remaining size, in bytes.
     left: usize,
     meter: Meter,
-}
-
-/// The size of a host's settings on each route, in bytes.
-pub(super) fn bytes_of_host(host: &Host) -> usize {
-    let auth = host.auth.as_ref().map(|auth| auth.of_route(None));
-    let route = Route {
-        auth: auth.and_then(Result::ok).flatten(),
-        cors: host.cors.clone(),
-        policy: Rules::new(host, 0).forwarded,
-        ..Route::respond_to_all(UNAVAILABLE)
-    };
-    route.bytes()
 }
 
 impl<'a> Rules<'a> {
