@@ -57,18 +57,12 @@ const SELECTION: &str = "HOSTILE";
 const NAME: &str = "hostile";
 
 /// Shapes above [`MEMORY`], and shapes whose copies are above [`MEMORY_OF_MANY`].
-const TOO_LARGE: &[&str] = &[
-    "Ingress: 1,000 hosts with TLS, one chain of 300 KB",
-    "Ingress: 1,000 hosts with TLS in one entry each, one chain of 300 KB",
-    "Gateway: 64 ports, 1,600 hosts",
-    "Gateway: external authorization with names of 3.8 KB, 5,008 hosts",
-    "ListenerSet: 64 ports, its routes with 320 hosts",
-];
+const TOO_LARGE: &[&str] =
+    &["Gateway: 64 ports, external authorization with names of 1 KB, 1,600 hosts"];
 const TOO_LARGE_TOGETHER: &[&str] = &[
-    "HTTPProxy: TLS, 2,048 routes",
-    "Ingress: 5,000 hosts",
-    "Service: 30,000 ports",
-    "TLSCertificateDelegation: 1,000 Secrets to 100 namespaces",
+    "HTTPProxy: a local JWT provider of 60 KB, 1,024 routes",
+    "Ingress: 1,000 paths for 3,500 wildcard hosts with TLS",
+    "Ingress: 1,300 wildcard hosts with TLS",
 ];
 
 #[global_allocator]

@@ -126,6 +126,25 @@ const IRRELEVANT: &[(&str, &str)] = &[
 /// The sizes of lists that Sesame limits to less than the CRD.
 const LIMITED: &[(&str, u64)] = &[
     ("Gateway.spec.listeners[].filters.requests", 4),
+    // The paths and names of all checks of a listener total 1 KiB.
+    (
+        "Gateway.spec.listeners[].filters.requests[].externalAuth.grpc.allowedHeaders",
+        8,
+    ),
+    (
+        "Gateway.spec.listeners[].filters.requests[].externalAuth.http.allowedHeaders",
+        8,
+    ),
+    (
+        "Gateway.spec.listeners[].filters.requests[].externalAuth.http.allowedResponseHeaders",
+        8,
+    ),
+    (
+        "Gateway.spec.listeners[].filters.requests[].externalAuth.http.path",
+        64,
+    ),
+    // Each inclusion of the same HTTPProxy repeats its routes.
+    ("HTTPProxy.spec.includes", 512),
     // Each target is a Gateway with an Envoy.
     ("XTelemetryPolicy.spec.targetRefs", 2),
 ];

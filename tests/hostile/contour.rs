@@ -18,25 +18,33 @@ pub(crate) fn lists_are_bounded() {
     let empty = |_| json!({});
     let prefix = |_| json!({"prefix": "/a"});
     let cookies = list(500, |_| json!({"name": "c", "secure": true}));
-    let service = |port| json!({"name": "s", "port": port + 1, "cookieRewritePolicies": cookies});
-    let few = |_| json!({"name": "s", "port": 80, "cookieRewritePolicies": cookies});
+    let service = |_| json!({"name": "s", "port": 80});
+    let with_cookies = |_| json!({"name": "s", "port": 80, "cookieRewritePolicies": cookies});
     let cases = [
-        ("spec.routes", json!({"routes": list(100_000, empty)})),
+        ("spec.routes", json!({"routes": list(50_000, empty)})),
         (
             "spec.routes[0].conditions",
-            json!({"routes": [{"conditions": list(24_000, prefix)}]}),
+            json!({"routes": [{"conditions": list(5_000, prefix)}]}),
         ),
         (
             "spec.includes",
-            json!({"includes": list(60_000, |_| json!({"name": "child"}))}),
+            json!({"includes": list(5_000, |_| json!({"name": "child"}))}),
         ),
         (
             "spec.routes[0].services",
             json!({"routes": [{"services": list(2_000, service)}]}),
         ),
         (
+            "spec.routes",
+            json!({"routes": list(129, |_| json!({"services": list(32, service)}))}),
+        ),
+        (
             "spec.routes[0].services[0].cookieRewritePolicies",
-            json!({"routes": [{"services": list(10, few)}]}),
+            json!({"routes": [{"services": list(10, with_cookies)}]}),
+        ),
+        (
+            "spec",
+            json!({"routes": [{"conditions": [{"prefix": format!("/{}", "a".repeat(400_000))}]}]}),
         ),
     ];
     for (field, spec) in cases {

@@ -91,7 +91,7 @@ pub(crate) fn shapes() -> Vec<Option<Shape>> {
     let secrets: Vec<Value> = names.iter().map(|name| secret(name, 20_000)).collect();
     let one = secret("certificate", 0);
     let https_one = https(&["certificate".to_owned()]);
-    let filters = json!({"filters": {"requests": check(64, 55)}});
+    let filters = json!({"filters": {"requests": check(64, 12)}});
     let with_routes = |first: Value, gateway: &str| [vec![first], routes(10, gateway)].concat();
     let http = json!({});
     let mut sets = vec![gateway(many::GATEWAY, &http)];
@@ -110,6 +110,11 @@ pub(crate) fn shapes() -> Vec<Option<Shape>> {
             gateway(NAME, &http),
         ),
         shape!(
+            "Gateway: 64 ports, external authorization with names of 1 KB, 1,600 hosts",
+            routes(100, NAME),
+            gateway(NAME, &filters),
+        ),
+        shape!(
             "Gateway: 64 ports, clients' CA certificates of 900 KB",
             vec![one.clone(), ca(900_000)],
             verifying(),
@@ -118,7 +123,8 @@ pub(crate) fn shapes() -> Vec<Option<Shape>> {
             "Gateway: 64 ports, clients' CA certificates of 370 KB",
             vec![one.clone(), ca(370_000)],
             verifying(),
-        ),
+        )
+        .map(Shape::copied),
         shape!(
             "ConfigMap: clients' CA certificates of 370 KB, 64 ports",
             vec![one.clone(), verifying()],
@@ -154,7 +160,7 @@ pub(crate) fn shapes() -> Vec<Option<Shape>> {
             secret("certificate", 1_000_000),
         ),
         shape!(
-            "Gateway: external authorization with names of 3.8 KB, 5,008 hosts",
+            "Gateway: external authorization with names of 1 KB, 5,008 hosts",
             routes(313, NAME),
             {
                 let mut gateway = gateway(NAME, &http);

@@ -49,26 +49,26 @@ fn secret(chain_bytes: usize) -> Vec<Value> {
 }
 
 pub(crate) fn shapes() -> Vec<Option<Shape>> {
-    let without_paths = hostnames(25_000)
+    let without_paths = hostnames(6_000)
         .into_iter()
         .map(|host| json!({"host": host}));
-    let tls = hostnames(20_000);
+    let tls = hostnames(8_000);
     let default = |hosts: usize| {
         let mut ingress = ingress(json!([]), &wildcards(hosts));
         ingress["spec"]["defaultBackend"] = backend();
         ingress
     };
-    vec![
+    let shapes = vec![
         shape!(
-            "Ingress: 25,000 hosts without paths",
+            "Ingress: 6,000 hosts without paths",
             vec![],
             ingress(without_paths.collect(), &[]),
         ),
         shape!(
-            "Ingress: 25,000 hosts without paths, default backend",
+            "Ingress: 6,000 hosts without paths, default backend",
             vec![],
             {
-                let hosts = hostnames(25_000)
+                let hosts = hostnames(6_000)
                     .into_iter()
                     .map(|host| json!({"host": host}));
                 let mut ingress = ingress(hosts.collect(), &[]);
@@ -77,31 +77,30 @@ pub(crate) fn shapes() -> Vec<Option<Shape>> {
             },
         ),
         shape!(
-            "Ingress: 5,000 hosts",
+            "Ingress: 1,300 hosts",
             vec![],
-            with_rules(&hostnames(5_000), &[]),
-        )
-        .map(Shape::copied),
+            with_rules(&hostnames(1_300), &[]),
+        ),
         shape!(
-            "Ingress: 20,000 TLS hosts",
+            "Ingress: 8,000 TLS hosts",
             secret(0),
             ingress(json!([paths(1)]), &tls),
         ),
         shape!(
-            "Ingress: 5,000 hosts with TLS",
+            "Ingress: 1,300 hosts with TLS",
             secret(0),
-            with_rules(&hostnames(5_000), &hostnames(5_000)),
+            with_rules(&hostnames(1_300), &hostnames(1_300)),
         ),
         shape!(
-            "Ingress: 1,000 hosts with TLS, one chain of 300 KB",
+            "Ingress: 256 hosts with TLS, one chain of 300 KB",
             secret(300_000),
-            with_rules(&hostnames(1_000), &hostnames(1_000)),
+            with_rules(&hostnames(256), &hostnames(256)),
         ),
         shape!(
-            "Ingress: 1,000 hosts with TLS in one entry each, one chain of 300 KB",
+            "Ingress: 256 hosts with TLS in one entry each, one chain of 300 KB",
             secret(300_000),
             {
-                let hosts = hostnames(1_000);
+                let hosts = hostnames(256);
                 let mut ingress = with_rules(&hosts, &[]);
                 let entry = |host| json!({"hosts": [host], "secretName": "certificate"});
                 ingress["spec"]["tls"] = hosts.into_iter().map(entry).collect();
@@ -109,30 +108,30 @@ pub(crate) fn shapes() -> Vec<Option<Shape>> {
             },
         ),
         shape!(
-            "Ingress: 6,000 paths for 9,000 wildcard hosts with TLS",
+            "Ingress: 1,000 paths for 3,500 wildcard hosts with TLS",
             secret(0),
-            ingress(json!([paths(6_000)]), &wildcards(9_000)),
+            ingress(json!([paths(1_000)]), &wildcards(3_500)),
         ),
         shape!(
-            "Ingress: 64 paths for 64 wildcard hosts with TLS, just below the limit",
+            "Ingress: 22 paths for 22 wildcard hosts with TLS, just below the limit",
             secret(0),
-            ingress(json!([paths(64)]), &wildcards(64)),
+            ingress(json!([paths(22)]), &wildcards(22)),
         ),
         shape!(
-            "Ingress: 4,096 wildcard hosts",
+            "Ingress: 1,300 wildcard hosts",
             vec![],
-            with_rules(&wildcards(4_096), &[]),
+            with_rules(&wildcards(1_300), &[]),
         ),
         shape!(
-            "Ingress: 4,096 wildcard hosts with TLS",
+            "Ingress: 1,300 wildcard hosts with TLS",
             secret(0),
-            with_rules(&wildcards(4_096), &wildcards(4_096)),
+            with_rules(&wildcards(1_300), &wildcards(1_300)),
         ),
         shape!(
-            "Ingress: 12,000 paths on one host",
+            "Ingress: 2,500 paths on one host",
             vec![],
             ingress(
-                json!([{"host": "hostile.example.com", "http": {"paths": list(12_000, path)}}]),
+                json!([{"host": "hostile.example.com", "http": {"paths": list(2_500, path)}}]),
                 &[],
             ),
         ),
@@ -142,9 +141,13 @@ pub(crate) fn shapes() -> Vec<Option<Shape>> {
             default(1_000),
         ),
         shape!(
-            "Ingress: a default backend for 30,000 wildcard hosts with TLS",
+            "Ingress: a default backend for 7,000 wildcard hosts with TLS",
             secret(0),
-            default(30_000),
+            default(7_000),
         ),
-    ]
+    ];
+    shapes
+        .into_iter()
+        .map(|shape| shape.map(Shape::copied))
+        .collect()
 }

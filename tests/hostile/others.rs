@@ -208,7 +208,7 @@ pub(crate) fn shapes() -> Vec<Option<Shape>> {
         "TLSCertificateDelegation",
         NAME,
         json!({
-            "delegations": list(1_000, |number| json!({"secretName": format!("s{number}"), "targetNamespaces": list(100, |number| json!(format!("n{number}")))})),
+            "delegations": list(163, |number| json!({"secretName": format!("s{number}"), "targetNamespaces": list(100, |number| json!(format!("n{number}")))})),
         }),
     );
     let extension = object(
@@ -247,7 +247,7 @@ pub(crate) fn shapes() -> Vec<Option<Shape>> {
         .map(Shape::copied),
         shape!("ReferenceGrant: 16 to 16", vec![], grant),
         shape!(
-            "TLSCertificateDelegation: 1,000 Secrets to 100 namespaces",
+            "TLSCertificateDelegation: 163 Secrets to 100 namespaces",
             vec![],
             delegation,
         )

@@ -59,6 +59,8 @@ fn samples() -> Vec<Sample> {
     let many = |count: usize, entry: Value| Value::Array(vec![entry; count]);
     let service = json!({"name": "a", "port": 80});
     let route = json!({"services": [service]});
+    let with_services = json!({"services": many(32, service.clone())});
+    let delegation = json!({"secretName": "a", "targetNamespaces": many(1024, json!("namespace"))});
     let fqdn = "/spec/virtualhost/fqdn";
     vec![
         proxy(fqdn, json!("*.example.com"), None),
@@ -134,8 +136,14 @@ fn samples() -> Vec<Sample> {
             json!({}),
             Some("spec.virtualhost.rateLimitPolicy.global.descriptors[0].entries[0]"),
         ),
-        proxy("/spec/routes", many(2048, route.clone()), None),
-        proxy("/spec/routes", many(2049, route), Some("spec.routes")),
+        proxy("/spec/routes", many(1024, route.clone()), None),
+        proxy("/spec/routes", many(1025, route), Some("spec.routes")),
+        proxy("/spec/routes", many(128, with_services.clone()), None),
+        proxy(
+            "/spec/routes",
+            many(129, with_services),
+            Some("spec.routes"),
+        ),
         proxy("/spec/routes/0/services", json!([]), Some("spec.routes[0]")),
         proxy(
             "/spec/routes/0/services",
@@ -327,6 +335,18 @@ fn samples() -> Vec<Sample> {
             "/spec/delegations/0/targetNamespaces",
             json!([]),
             None,
+        ),
+        (
+            "TLSCertificateDelegation",
+            "/spec/delegations",
+            many(16, delegation.clone()),
+            None,
+        ),
+        (
+            "TLSCertificateDelegation",
+            "/spec/delegations",
+            many(17, delegation),
+            Some("spec.delegations"),
         ),
         (
             "TLSCertificateDelegation",

@@ -37,7 +37,17 @@ core_resource! { Namespace {} }
 
 core_resource! { ClusterTrustBundle {} }
 
+/// The maximum number of a Service's ports that are read; the others are ignored. An API server has no limit.
+const MAX_PORTS: usize = 4_096;
+
 core_resource! { Service {
+    fn from_value(mut value: Value) -> Result<Box<Self>, DecodeError> {
+        if let Some(Value::Array(ports)) = value.pointer_mut("/spec/ports") {
+            ports.truncate(MAX_PORTS);
+        }
+        typed(value)
+    }
+
     fn check(&self) -> Check {
         check::service(self)
     }

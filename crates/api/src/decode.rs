@@ -128,7 +128,8 @@ fn decode(mut value: Value, validation: Validation) -> Result<Option<Object>, De
         return Err(error(None, &[], &message));
     };
     let key = read_metadata(kind, &mut value, validation)?;
-    let decoded = Object::of_kind(kind, value).and_then(|object| {
+    let decoded = check_size(kind, &value).and_then(|()| {
+        let object = Object::of_kind(kind, value)?;
         let checked = match (validation, &object) {
             (Validation::Full, _) => object.resource().check(),
             (Validation::Admitted, Object::ContourHTTPProxy(proxy)) => {
@@ -169,6 +170,42 @@ fn prune(value: &mut Value, depth: usize) -> Option<()> {
             .iter_mut()
             .try_for_each(|value| prune(value, depth.checked_sub(1)?)),
         _ => Some(()),
+    }
+}
+
+/// The maximum size of the spec of an HTTPProxy or Ingress, in bytes of JSON: translation keeps several copies of its texts.
+const MAX_SPEC: usize = 256 * 1024;
+
+/// Checks the size of a spec.
+fn check_size(kind: Kind, value: &Value) -> Result<(), DecodeError> {
+    if kind != Kind::Ingress && !kind.is_http_proxy() {
+        return Ok(());
+    }
+    let size = value.get("spec").map_or(0, size);
+    match size > MAX_SPEC {
+        true => {
+            let message = format!(
+                "takes {} KiB; the limit is {} KiB; divide the object into several",
+                size.div_ceil(1024),
+                MAX_SPEC / 1024
+            );
+            Err(error(None, &["spec"], &message))
+        }
+        false => Ok(()),
+    }
+}
+
+/// The approximate length of a value as JSON.
+fn size(value: &Value) -> usize {
+    match value {
+        Value::Object(map) => {
+            let entries = map.iter();
+            let entries = entries.map(|(key, value)| key.len() + size(value) + 4);
+            entries.sum::<usize>() + 2
+        }
+        Value::Array(list) => list.iter().map(|value| size(value) + 1).sum::<usize>() + 2,
+        Value::String(text) => text.len() + 2,
+        Value::Null | Value::Bool(_) | Value::Number(_) => 4,
     }
 }
 

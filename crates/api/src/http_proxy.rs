@@ -112,7 +112,13 @@ pub struct HttpProxySpec {
     /// The routes of HTTP requests. The most specific match applies, regardless of the order in this list: exact paths
     /// before regular expressions before prefixes, then longer paths, then routes with more conditions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[cfg_attr(feature = "schema", schemars(length(max = 2048)))]
+    #[cfg_attr(feature = "schema", schemars(
+        length(max = 1024),
+        extend("x-kubernetes-validations" = [{
+            "rule": "self.map(route, has(route.services) ? size(route.services) : 0).sum() <= 4096",
+            "message": "the routes have more than 4096 services",
+        }]),
+    ))]
     pub routes: Vec<HttpProxyRoute>,
     /// Forwards the host's connections instead of HTTP requests. Requires TLS: the SNI identifies the host's
     /// connections. `routes` then apply only to requests without TLS.

@@ -136,7 +136,7 @@ pub struct IngressBackend {
     pub service: Option<IngressService>,
     /// An object of any other kind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub resource: Option<IngressResource>,
+    pub resource: Option<Box<IngressResource>>,
 }
 
 /// A backend Service.

@@ -35,7 +35,13 @@ resource! { TLSCertificateDelegation {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TlsCertificateDelegationSpec {
     /// The Secrets, each with the namespaces that may use it.
-    #[cfg_attr(feature = "schema", schemars(length(max = 1024)))]
+    #[cfg_attr(feature = "schema", schemars(
+        length(max = 1024),
+        extend("x-kubernetes-validations" = [{
+            "rule": "self.map(delegation, size(delegation.targetNamespaces)).sum() <= 16384",
+            "message": "the delegations have more than 16384 namespaces",
+        }]),
+    ))]
     pub delegations: Vec<CertificateDelegation>,
 }
 

@@ -236,7 +236,7 @@ fn any_action() -> impl Strategy<Value = Action> {
         300..309u16,
     )
         .prop_map(|(scheme, hostname, port, path, status)| {
-            Action::Redirect(Box::new(Redirect {
+            Action::Redirect(Arc::new(Redirect {
                 scheme: scheme.map(str::to_owned),
                 hostname,
                 port,

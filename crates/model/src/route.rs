@@ -261,7 +261,7 @@ pub enum Action {
     /// Forward to a backend. Shared: a rule has one action for all of its matches.
     Forward(Arc<Forward>),
     /// Redirect the client.
-    Redirect(Box<Redirect>),
+    Redirect(Arc<Redirect>),
     /// Respond with this status and no body.
     Respond(u16),
     /// Respond with a status and a body.
@@ -386,6 +386,19 @@ pub struct Redirect {
     pub path: Option<PathRewrite>,
     /// 301, 302, 303, 307 or 308.
     pub status: u16,
+}
+
+impl Redirect {
+    /// A redirect to the same host and path with HTTPS, on this port.
+    pub fn to_https(port: u16) -> Self {
+        Self {
+            scheme: Some("https".to_owned()),
+            hostname: None,
+            port: RedirectPort::Exact(port),
+            path: None,
+            status: 301,
+        }
+    }
 }
 
 /// The port of a redirect.

@@ -77,8 +77,15 @@ fn auth(auth: &ExternalAuth) -> usize {
 fn policy(policy: &RoutePolicy) -> usize {
     let sources = policy.sources.as_ref();
     let sources = sources.map_or(0, |sources| sources.ranges.len() * PART);
-    let global = policy.global_rate.as_deref().map_or(0, descriptors);
+    let global = policy.global_rate.as_deref().map_or(0, GlobalRate::bytes);
     4 * PART + sources + global
+}
+
+impl GlobalRate {
+    /// The approximate size of the limits in a route's configuration, in bytes.
+    pub fn bytes(&self) -> usize {
+        descriptors(self)
+    }
 }
 
 fn descriptors(rate: &GlobalRate) -> usize {
@@ -101,6 +108,13 @@ fn list(list: &List) -> usize {
     match list {
         List::Only(names) => names.iter().map(|name| name.len() + 2).sum(),
         List::All => 1,
+    }
+}
+
+impl HeaderLists {
+    /// The approximate size of the changes in a route's configuration, in bytes.
+    pub fn bytes(&self) -> usize {
+        headers(self)
     }
 }
 

@@ -77,7 +77,7 @@ pub enum TrustBundleKey {
         namespace: Arc<str>,
         /// Name of the gateway.
         gateway: Arc<str>,
-        /// The port that has these CAs; `None` for all ports without CAs of their own.
+        /// The first port that has these CAs; `None` if they are those of all ports without CAs of their own.
         port: Option<u16>,
     },
 }

@@ -218,7 +218,7 @@ pub(crate) fn stages(b: &mut Builder, inputs: &Inputs, read: Read, sources: Sour
             let host = reader.get(hosts, &key.1)?;
             let https = reader.get(settings, &())?.ingress.ports.https;
             let visits = &included.visits;
-            Some(rules::of_included(&fragment.routes, visits, &host, https))
+            Some(rules::of_included(&fragment, visits, &host, https))
         },
     );
     let affected = b.derive(
@@ -304,6 +304,7 @@ pub(crate) fn stages(b: &mut Builder, inputs: &Inputs, read: Read, sources: Sour
                     parents: Vec::new(),
                     hosts,
                     oversized: false,
+                    limited: false,
                 })
             },
         ),

@@ -35,7 +35,7 @@ use crate::shared::hostname;
 
 /// The maximum number of an Ingress's hosts with rules, and of its hosts with TLS. Further hosts aren't served, or have no
 /// TLS.
-const MAX_HOSTS: usize = 1_000;
+const MAX_HOSTS: usize = 256;
 
 /// Our Ingresses, indexed by the objects that they refer to.
 #[derive(Clone, Copy)]

@@ -21,6 +21,7 @@ pub(crate) mod grants;
 pub(crate) mod headers;
 pub(crate) mod held;
 pub(crate) mod host_findings;
+pub(crate) mod host_ports;
 pub mod hostname;
 pub mod hosts;
 pub(crate) mod jwks;

@@ -17,7 +17,7 @@ use super::{Check, at, each, each_of_some, ensure, known, optional, text};
 pub(crate) use policy::{load_balancer, timeouts};
 
 // The maximum lengths of lists.
-const ROUTES: usize = 2048;
+const ROUTES: usize = 1024;
 const INCLUDES: usize = 1024;
 const CONDITIONS: usize = 32;
 const SERVICES: usize = 32;
@@ -42,7 +42,16 @@ pub(crate) fn lists(spec: &HttpProxySpec) -> Check {
     let include =
         |include: &HttpProxyInclude| each("conditions", &include.conditions, CONDITIONS, any);
     each("routes", &spec.routes, ROUTES, route)?;
+    at("routes", services(&spec.routes))?;
     each("includes", &spec.includes, INCLUDES, include)
+}
+
+fn services(routes: &[HttpProxyRoute]) -> Check {
+    let services = routes.iter().map(|route| route.services.len());
+    ensure(
+        services.sum::<usize>() <= 4096,
+        "the routes have more than 4096 services",
+    )
 }
 
 pub(crate) fn spec(spec: &HttpProxySpec) -> Check {
@@ -52,6 +61,7 @@ pub(crate) fn spec(spec: &HttpProxySpec) -> Check {
         virtual_host::virtual_host,
     )?;
     each("routes", &spec.routes, ROUTES, route)?;
+    at("routes", services(&spec.routes))?;
     optional("tcpproxy", spec.tcp_proxy.as_deref(), tcp_proxy)?;
     each("includes", &spec.includes, INCLUDES, include)
 }

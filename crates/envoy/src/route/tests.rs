@@ -338,7 +338,7 @@ fn a_backends_header_modifications_win_over_the_routes() {
 fn redirected(domain: &str, redirect: Redirect) -> Vec<Value> {
     routes_of(
         domain,
-        vec![route(prefix("/a"), Action::Redirect(Box::new(redirect)))],
+        vec![route(prefix("/a"), Action::Redirect(Arc::new(redirect)))],
     )
 }
 
@@ -421,7 +421,7 @@ fn redirects_use_the_ports_that_clients_see() {
         let host = VirtualHost {
             routes: vec![Arc::new(route(
                 prefix("/a"),
-                Action::Redirect(Box::new(redirect)),
+                Action::Redirect(Arc::new(redirect)),
             ))],
             ..VirtualHost::default()
         };

@@ -20,6 +20,8 @@ pub(super) const MANY: usize = 64;
 /// Limit on the tree's size, as a multiple of the routes' size: a route that matches any path is stored under every
 /// key.
 const COPIES: usize = 8;
+/// Limit on copies of large routes: a unit for this number of routes.
+const PER_LARGE: usize = 8;
 /// The unit of a route's size, in bytes. Most routes have size 1, so the limit doesn't depend on small changes.
 const UNIT: usize = 2_048;
 /// The maximum number of routes with different paths that share a key. Trying a route costs a request about 0.06 µs.
@@ -79,14 +81,17 @@ impl Tree {
             ..MANY => None,
             _ => {
                 let all: usize = routes.iter().map(|route| size(route)).sum();
-                Self::within(routes, SHARED, all.saturating_mul(COPIES))
+                let large = all - routes.len();
+                let left = [all.saturating_mul(COPIES), large + routes.len() / PER_LARGE];
+                Self::within(routes, SHARED, left)
             }
         }
     }
 
     /// `None` if there are no keys (Envoy rejects an empty map), if a path can't be a key, or if the keys would hold
-    /// routes of more than `left` in total.
-    fn within(routes: &[Arc<Route>], shared: usize, mut left: usize) -> Option<Self> {
+    /// routes of more than `left`: in total, and without the first unit of each.
+    fn within(routes: &[Arc<Route>], shared: usize, left: [usize; 2]) -> Option<Self> {
+        let [mut left, mut left_of_large] = left;
         let mut named: BTreeMap<&str, Named> = BTreeMap::new();
         let mut any = Vec::new();
         for (place, route) in routes.iter().enumerate() {
@@ -128,7 +133,9 @@ impl Tree {
             }
             places.extend(texts.iter().flat_map(|(_, named)| &named.text));
             places.extend(&any);
-            left = left.checked_sub(places.iter().map(|place| sizes[*place]).sum())?;
+            let size: usize = places.iter().map(|place| sizes[*place]).sum();
+            left = left.checked_sub(size)?;
+            left_of_large = left_of_large.checked_sub(size - places.len())?;
             places.sort_unstable();
         }
         rest.extend(any);
@@ -319,7 +326,7 @@ mod tests {
             request in prop::collection::vec("(/[ab]{0,2}){1,4}/?(\\?a=/b)?", 40),
         ) {
             let routes = routes(paths);
-            let Some(tree) = Tree::within(&routes, shared, usize::MAX) else {
+            let Some(tree) = Tree::within(&routes, shared, [usize::MAX; 2]) else {
                 // All paths can share one key.
                 prop_assert!(named(&routes) <= shared);
                 return Ok(());
@@ -339,7 +346,7 @@ mod tests {
         let mut paths = vec![exact("/a/b"), prefix("/a"), prefix("/"), exact("/a")];
         paths.extend((0..10).map(|number| prefix(&format!("/n{number}"))));
         let routes = routes(paths);
-        let tree = Tree::within(&routes, 0, usize::MAX).unwrap();
+        let tree = Tree::within(&routes, 0, [usize::MAX; 2]).unwrap();
         assert_eq!(tree.keys["/a/b"], [0, 1, 2]);
         assert_eq!(tree.keys["/a"], [1, 2, 3]);
         assert_eq!(tree.keys["/n7"], [2, 11]);

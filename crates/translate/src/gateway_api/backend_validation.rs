@@ -10,7 +10,7 @@ use sesame_engine::{Reader, Table};
 use sesame_model::{Authorities, CertificateName, TrustBundleKey, Verification};
 
 use crate::problem::Problem;
-use crate::shared::authorities::{self, AuthorityState, Reasons};
+use crate::shared::authorities::{self, AuthorityState, MAX_REFERENCED, Reasons};
 
 const REASONS: Reasons = Reasons {
     kind: reason::policy::INVALID_KIND,
@@ -95,16 +95,18 @@ fn trusted(
     }
     let any_valid = problems.len() < refs.len();
     let unresolved = Problem::merge(problems);
-    let trusted = match any_valid {
-        true => Ok(Authorities::Bundle(bundle)),
-        false => Err(Problem::new(
-            reason::policy::NO_VALID_CA_CERTIFICATE,
-            format!(
-                "{field}.caCertificateRefs: no reference is valid (see ResolvedRefs), so {consequence}"
-            ),
-        )),
+    let keys = referenced_authorities(place.namespace, validation);
+    let trusted = match authorities::bundle(reader, authorities, keys) {
+        Some(_) => return (Ok(Authorities::Bundle(bundle)), unresolved),
+        None if any_valid => {
+            let limit = MAX_REFERENCED / 1024;
+            format!("the CA certificates take more than {limit} KiB, so {consequence}; remove some")
+        }
+        None => format!("no reference is valid (see ResolvedRefs), so {consequence}"),
     };
-    (trusted, unresolved)
+    let message = format!("{field}.caCertificateRefs: {trusted}");
+    let problem = Problem::new(reason::policy::NO_VALID_CA_CERTIFICATE, message);
+    (Err(problem), unresolved)
 }
 
 fn authority_problem(

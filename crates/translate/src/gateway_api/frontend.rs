@@ -4,6 +4,7 @@
 //! connection for requests to another.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
 use sesame_api::{
@@ -14,7 +15,7 @@ use sesame_engine::{Reader, Table};
 use sesame_model::{ClientValidation, TrustBundle, TrustBundleKey};
 
 use crate::problem::Problem;
-use crate::shared::authorities::{self, AuthorityState, Reasons};
+use crate::shared::authorities::{self, AuthorityState, MAX_REFERENCED, Reasons};
 use crate::shared::grants::{self, Grants, Referrer};
 
 const REASONS: Reasons = Reasons {
@@ -95,18 +96,50 @@ pub(crate) struct Sources {
 
 /// Reads a Gateway's settings.
 pub(crate) fn read(reader: &mut Reader<'_>, sources: Sources, gateway: &Gateway) -> FrontendState {
+    let mut bundles = Bundles {
+        first: BTreeMap::new(),
+        left: MAX_REFERENCED,
+    };
     let states = settings(gateway).map(|(port, field, validation)| {
-        let state = validation.map(|all| client_state(reader, sources, gateway, port, &field, all));
+        let state = validation
+            .map(|all| client_state(reader, sources, gateway, (port, &mut bundles), &field, all));
         (port, state)
     });
     FrontendState(states.collect())
+}
+
+/// The CA certificates of the ports read so far.
+struct Bundles {
+    /// The first port with certificates of these objects; `None` for all ports without CAs of their own.
+    first: BTreeMap<Vec<ObjectKey>, Option<u16>>,
+    /// The remaining size, in bytes, of [`MAX_REFERENCED`].
+    left: usize,
+}
+
+impl Bundles {
+    /// The first port with certificates of these objects; `None` if no more fit.
+    fn first(
+        &mut self,
+        reader: &mut Reader<'_>,
+        states: Table<ObjectKey, AuthorityState>,
+        authorities: &[ObjectKey],
+        port: Option<u16>,
+    ) -> Option<Option<u16>> {
+        if let Some(first) = self.first.get(authorities) {
+            return Some(*first);
+        }
+        let bundle = authorities::bundle(reader, states, authorities.iter().cloned())?;
+        self.left = self.left.checked_sub(bundle.certificates.len())?;
+        self.first.insert(authorities.to_vec(), port);
+        Some(port)
+    }
 }
 
 fn client_state(
     reader: &mut Reader<'_>,
     sources: Sources,
     gateway: &Gateway,
-    port: Option<u16>,
+    (port, bundles): (Option<u16>, &mut Bundles),
     field: &str,
     validation: &FrontendTlsValidation,
 ) -> ClientState {
@@ -123,25 +156,34 @@ fn client_state(
             )),
         }
     }
-    let accepted = match authorities.is_empty() {
-        true => Err(Problem::new(
+    let none = |message: String| {
+        let message = format!("{field}.caCertificateRefs of the Gateway: {message}");
+        Err(Problem::new(
             reason::listener::NO_VALID_CA_CERTIFICATE,
-            format!(
-                "{field}.caCertificateRefs of the Gateway: no reference is valid (see ResolvedRefs), so all clients are \
-                 rejected"
-            ),
-        )),
-        false => optional(field, &validation.mode),
+            message,
+        ))
     };
-    let key = TrustBundleKey::Clients {
-        namespace: Arc::clone(&gateway.meta.namespace),
-        gateway: Arc::clone(&gateway.meta.name),
-        port,
+    let validation = match authorities.is_empty() {
+        true => {
+            none("no reference is valid (see ResolvedRefs), so all clients are rejected".to_owned())
+        }
+        false => match bundles.first(reader, sources.authorities, &authorities, port) {
+            None => none(format!(
+                "the CA certificates of all ports take more than {} KiB, so all clients are rejected; remove some, or use \
+                 the same references for several ports",
+                MAX_REFERENCED / 1024
+            )),
+            Some(first) => optional(field, &validation.mode).map(|optional| (first, optional)),
+        },
     };
     ClientState {
-        validation: accepted.map(|optional| {
+        validation: validation.map(|(port, optional)| {
             Arc::new(ClientValidation {
-                authorities: Some(key),
+                authorities: Some(TrustBundleKey::Clients {
+                    namespace: Arc::clone(&gateway.meta.namespace),
+                    gateway: Arc::clone(&gateway.meta.name),
+                    port,
+                }),
                 optional,
                 untrusted: optional,
                 revocable_leaf: false,
@@ -210,13 +252,17 @@ impl FrontendState {
         reader: &mut Reader<'_>,
         authorities: Table<ObjectKey, AuthorityState>,
     ) -> Vec<(TrustBundleKey, TrustBundle)> {
-        let clients = self.0.values().flatten();
-        let bundles = clients.filter_map(|clients| {
-            let validation = clients.validation.as_ref().ok()?;
-            let of = clients.authorities.iter().cloned();
-            let bundle = authorities::bundle(reader, authorities, of)?;
-            Some((validation.authorities.clone()?, bundle))
-        });
-        bundles.collect()
+        let mut bundles = BTreeMap::new();
+        for clients in self.0.values().flatten() {
+            let validation = clients.validation.as_ref().ok();
+            let key = validation.and_then(|validation| validation.authorities.clone());
+            if let Some(Entry::Vacant(entry)) = key.map(|key| bundles.entry(key)) {
+                let of = clients.authorities.iter().cloned();
+                if let Some(bundle) = authorities::bundle(reader, authorities, of) {
+                    entry.insert(bundle);
+                }
+            }
+        }
+        bundles.into_iter().collect()
     }
 }

@@ -1,5 +1,6 @@
 //! A single listener of a Gateway or ListenerSet: protocol, kinds, namespaces, certificates.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use sesame_api::{FromNamespaces, Kind, Listener, ObjectKey, ProtocolType, TlsMode, reason};
@@ -66,6 +67,7 @@ pub(super) fn read_all(
             kind: owner.kind,
             namespace: owner.namespace,
         },
+        open_ports: BTreeSet::new(),
     };
     listeners
         .map(|(index, listener)| {
@@ -90,7 +92,13 @@ fn read(
         ProtocolType::Other(_) => Protocol::Unknown,
     };
     let mut unresolved = Vec::new();
-    let kinds = kinds(field, protocol, listener, &mut unresolved);
+    let kinds = kinds(
+        field,
+        protocol,
+        listener,
+        &mut resolver.open_ports,
+        &mut unresolved,
+    );
     let mode = listener.tls.as_ref().map(|tls| &tls.mode);
     let passthrough = protocol == Protocol::Tls && mode == Some(&TlsMode::Passthrough);
     let certificates = match protocol.is_tls() && !passthrough {
@@ -194,11 +202,12 @@ fn refused(
 }
 
 /// The route kinds that may attach: the protocol's, narrowed by `allowedRoutes.kinds`. Kinds without parentRefs must be
-/// named there.
+/// named there, and attach to the first [`open_listeners::MAX_PORTS`] ports that name them, `open_ports`.
 fn kinds(
     field: &str,
     protocol: Protocol,
     listener: &Listener,
+    open_ports: &mut BTreeSet<u16>,
     unresolved: &mut Vec<Problem>,
 ) -> Vec<Kind> {
     let mut carried = kinds_of(protocol).to_vec();
@@ -213,6 +222,22 @@ fn kinds(
     for (index, kind) in wanted.iter().enumerate() {
         match kind.known_kind().filter(|known| carried.contains(known)) {
             Some(known) if kinds.contains(&known) => {}
+            Some(known) if open_listeners::KINDS.contains(&known) => {
+                if open_ports.len() < open_listeners::MAX_PORTS {
+                    open_ports.insert(listener.port);
+                }
+                match open_ports.contains(&listener.port) {
+                    true => kinds.push(known),
+                    false => unresolved.push(Problem::new(
+                        reason::listener::INVALID_ROUTE_KINDS,
+                        format!(
+                            "{field}.allowedRoutes.kinds[{index}]: {} other ports serve HTTPProxies or Ingresses, \
+                             the maximum; remove kind {known} from this listener or from those",
+                            open_listeners::MAX_PORTS
+                        ),
+                    )),
+                }
+            }
             Some(known) => kinds.push(known),
             None => unresolved.push(Problem::new(
                 reason::listener::INVALID_ROUTE_KINDS,
@@ -244,6 +269,8 @@ struct Resolver<'a, 'r> {
     reader: &'a mut Reader<'r>,
     sources: Sources,
     referrer: Referrer<'a>,
+    /// The ports that serve kinds without parentRefs.
+    open_ports: BTreeSet<u16>,
 }
 
 impl<'a, 'r> Resolver<'a, 'r> {

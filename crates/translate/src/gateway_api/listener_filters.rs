@@ -3,12 +3,16 @@
 use std::sync::Arc;
 
 use sesame_api::{ListenerFilter, reason};
-use sesame_model::{HeaderChanges, MAX_HOST_AUTH};
+use sesame_model::{ExternalAuth, HeaderChanges, MAX_HOST_AUTH};
 
 use super::external_auth;
 use super::route::backends::Resolver;
 use crate::problem::Problem;
+use crate::shared::external_auth::size;
 use crate::shared::listeners::RequestChecks;
+
+/// The maximum size of the paths and header names of a listener's filters, in bytes: each host of each port has a copy.
+const MAX_TEXT: usize = 1_024;
 
 /// The filters of a listener, and the errors in them.
 #[derive(Default)]
@@ -70,6 +74,19 @@ pub(super) fn read(
                 ),
             ));
         }
+    }
+    let total: usize = checks
+        .iter()
+        .map(|check: &Arc<ExternalAuth>| size(&check.protocol))
+        .sum();
+    if total > MAX_TEXT {
+        invalid.push(Problem::new(
+            reason::listener::UNSUPPORTED_VALUE,
+            format!(
+                "{field}: the paths and header names total {total} bytes; at most {MAX_TEXT} are supported; use fewer or \
+                 shorter names"
+            ),
+        ));
     }
     let unresolved = resolver.problems.iter().map(|problem| {
         let reason = match problem.reason() {

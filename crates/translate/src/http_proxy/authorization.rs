@@ -326,18 +326,18 @@ fn http(
         &settings.allowed_authorization_headers,
     );
     let response_headers = names("allowedUpstreamHeaders", &settings.allowed_upstream_headers);
-    let all = request_headers.iter().chain(&response_headers);
-    let size = path.len() + all.map(|name| name.text.len()).sum::<usize>();
+    let protocol = AuthProtocol::Http {
+        path_prefix: path_prefix.unwrap_or_default(),
+        request_headers,
+        response_headers: Some(response_headers),
+    };
+    let size = external_auth::size(&protocol);
     if size > MAX_TEXT {
         let message =
             format!("the path and header names total {size} bytes; at most {MAX_TEXT} are allowed");
         findings.refuse(About::AUTH, field, message);
     }
-    AuthProtocol::Http {
-        path_prefix: path_prefix.unwrap_or_default(),
-        request_headers,
-        response_headers: Some(response_headers),
-    }
+    protocol
 }
 
 /// Reads a matcher for header names. These are case-insensitive, whatever the value of `ignoreCase`.

@@ -126,7 +126,7 @@ fn add<T: PartialEq>(list: &mut Vec<T>, condition: T) {
 type FieldMessage = (&'static str, String);
 
 fn path(source: &MatchCondition, place: Place) -> Result<Option<PathCondition>, FieldMessage> {
-    let checked = |part: &'static str, path: &str| match is_path(path) && path.len() <= MAX_TEXT {
+    let checked = |part: &'static str, path: &str| match is_path(path) {
         true => Ok(path.to_owned()),
         false => Err((part, PATH.to_owned())),
     };

@@ -1,6 +1,7 @@
 //! The contribution of one HTTPProxy, regardless of where it is included.
 
 use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
 
 use sesame_api::HTTPProxy;
 use sesame_engine::Reader;
@@ -15,13 +16,16 @@ use crate::settings::Settings;
 use crate::shared::default_fleet::Sources;
 use crate::shared::jwks::JwksEntry;
 
-/// The maximum number of clusters of an HTTPProxy: each has a copy of its Service's endpoints.
+/// The maximum number of clusters of an HTTPProxy.
 const MAX_CLUSTERS: usize = 512;
+
+/// The maximum number of its clusters for one Service: each has a copy of the Service's endpoints.
+const MAX_OF_SERVICE: usize = 64;
 
 /// The objects that an HTTPProxy refers to, whether or not it may use them.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct References {
-    /// The clusters of its Services and of its JWKS servers, the first [`MAX_CLUSTERS`].
+    /// The clusters of its Services and of its JWKS servers, up to [`MAX_CLUSTERS`] and [`MAX_OF_SERVICE`].
     pub(super) clusters: Box<[ClusterKey]>,
     /// Whether it has more clusters.
     exceeding: bool,
@@ -47,19 +51,23 @@ pub(super) fn references(
     // The fragment reports the findings.
     let scratch = &mut Findings::default();
     let mut clusters = BTreeSet::new();
+    let mut of_service: HashMap<(Arc<str>, Arc<str>), usize> = HashMap::new();
     let mut exceeding = false;
-    let mut add = |cluster| {
-        if clusters.len() < MAX_CLUSTERS {
-            clusters.insert(cluster);
+    let mut add = |cluster: ClusterKey| {
+        if clusters.contains(&cluster) {
+            return;
+        }
+        let (namespace, service) = (&cluster.namespace, cluster.backend.object());
+        let service = (Arc::clone(namespace), Arc::clone(service));
+        let count = of_service.entry(service).or_default();
+        if clusters.len() == MAX_CLUSTERS || *count == MAX_OF_SERVICE {
+            exceeding = true;
         } else {
-            exceeding |= !clusters.contains(&cluster);
+            *count += 1;
+            clusters.insert(cluster);
         }
     };
-    for (index, route) in proxy.spec.routes.iter().enumerate() {
-        let field = route::field(index);
-        let found = route::clusters(reader, inputs, proxy, (&field, route), scratch);
-        found.into_iter().flatten().for_each(&mut add);
-    }
+    // The routes come last, since only they can have so many.
     if let Some(tcp) = proxy.spec.tcp_proxy.as_deref() {
         let found = tcp::clusters(reader, inputs, proxy, tcp, scratch);
         for key in found.into_iter().flatten() {
@@ -68,6 +76,11 @@ pub(super) fn references(
         }
     }
     jwt::clusters(proxy).into_iter().for_each(&mut add);
+    for (index, route) in proxy.spec.routes.iter().enumerate() {
+        let field = route::field(index);
+        let found = route::clusters(reader, inputs, proxy, (&field, route), scratch);
+        found.into_iter().flatten().for_each(&mut add);
+    }
     References {
         clusters: clusters.into_iter().collect(),
         exceeding,
@@ -84,6 +97,8 @@ pub(super) fn references(
 pub(super) struct Fragment {
     /// Its routes, in order, except routes whose conditions don't define which requests match.
     pub(super) routes: Box<[OwnRoute]>,
+    /// The size of the instance's default header changes on each route, in bytes.
+    pub(super) default_bytes: usize,
     /// The backends for forwarded connections.
     pub(super) tcp: Option<TcpTargets>,
     /// Findings about its own fields, except the host's fields.
@@ -100,8 +115,8 @@ pub(super) fn read(
     let mut findings = Findings::default();
     if references.exceeding {
         let message = format!(
-            "the Services with their ports, protocols and policies are more than {MAX_CLUSTERS} different backends; \
-             requests for the others may get 503; divide this HTTPProxy into several"
+            "the Services with their ports, protocols and policies are more than {MAX_CLUSTERS} different backends, or \
+             more than {MAX_OF_SERVICE} of one Service; requests for the others may get 503; divide this HTTPProxy into several"
         );
         findings.error(About::SERVICE, "spec.routes", message);
     }
@@ -122,6 +137,7 @@ pub(super) fn read(
     let tcp = tcp::read(reader, of, proxy, &mut findings);
     Fragment {
         routes,
+        default_bytes: defaults.requests.bytes() + defaults.responses.bytes(),
         tcp,
         findings: findings.list.into(),
     }

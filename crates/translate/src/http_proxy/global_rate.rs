@@ -33,6 +33,8 @@ pub(super) struct Limits {
     /// Whether a route opts out of the host's limits.
     disabled: bool,
     own: Own,
+    /// Whether they are the default limits of the settings.
+    default: bool,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -49,6 +51,14 @@ enum Own {
 pub(super) struct Unusable;
 
 impl Limits {
+    /// The size of the default limits on each route, in bytes.
+    pub(super) fn default_bytes(&self) -> usize {
+        match &self.own {
+            Own::Enforced(rate) if self.default => rate.bytes(),
+            _ => 0,
+        }
+    }
+
     /// The limits of a route: its own, or else those of its host.
     pub(super) fn or(&self, host: &Self) -> Result<Option<Arc<GlobalRate>>, Unusable> {
         let applied = match &self.own {
@@ -76,7 +86,10 @@ pub(super) fn of_host(
     let settings = settings.as_ref().filter(|_| inherits);
     let limits = settings.and_then(|settings| settings.ingress.rate_limits.as_ref());
     let default = limits.and_then(|limits| limits.default.as_ref());
-    read(reader, of, about, default.or(policy), findings)
+    Limits {
+        default: default.is_some(),
+        ..read(reader, of, about, default.or(policy), findings)
+    }
 }
 
 /// The invalid fields of default limits.
@@ -105,6 +118,7 @@ pub(super) fn read(
     Limits {
         disabled: policy.disabled,
         own,
+        default: false,
     }
 }
 

@@ -22,13 +22,16 @@ pub(super) fn by_request(
     findings: &mut Findings,
 ) -> HealthCheck {
     let field = format!("{field}.healthCheckPolicy");
-    if !is_path(&policy.path) {
+    let mut path = Arc::clone(&policy.path);
+    if !is_path(&path) {
         findings.refuse(About::HEALTH, &format!("{field}.path"), PATH);
+        path = "/".into();
     }
-    let host = policy.host.as_deref().unwrap_or_default();
+    let mut host = policy.host.as_deref().unwrap_or_default();
     if !host.is_empty() && !is_authority(host) {
-        let message = format!("{host:?} is not a valid host");
+        let message = "expected a hostname, and optionally a port";
         findings.refuse(About::HEALTH, &format!("{field}.host"), message);
+        host = "";
     }
     let mut statuses = Vec::new();
     for (index, range) in policy.expected_statuses.iter().enumerate() {
@@ -45,7 +48,7 @@ pub(super) fn by_request(
     }
     HealthCheck {
         http: Some(HttpCheck {
-            path: Arc::clone(&policy.path),
+            path,
             host: host.into(),
             statuses,
         }),

@@ -298,6 +298,7 @@ impl Walk<'_, '_> {
                 }
                 Ok((target, links)) => {
                     let (routes, bytes) = (links.routes, links.bytes);
+                    let bytes = bytes + routes * (below.bytes() + self.each);
                     let (repeated_routes, repeated_bytes) = match self.visited.contains(&target) {
                         true => (routes, bytes),
                         false => (0, 0),
@@ -305,7 +306,7 @@ impl Walk<'_, '_> {
                     let cost = Budget {
                         links: 0,
                         routes,
-                        bytes: bytes + routes * (below.bytes() + self.each),
+                        bytes,
                         repeated_routes,
                         repeated_bytes,
                     };

@@ -218,7 +218,7 @@ fn plan(
         (Action::Respond(UNAVAILABLE), Replacements::default())
     } else if let Some(policy) = route.request_redirect_policy.as_deref() {
         let (redirect, replacements) = redirect::redirect(field, policy, findings);
-        (Action::Redirect(Box::new(redirect)), replacements)
+        (Action::Redirect(Arc::new(redirect)), replacements)
     } else if let Some(policy) = route.direct_response_policy.as_deref() {
         let action = redirect::response(field, policy, findings);
         (action, Replacements::default())
@@ -346,6 +346,7 @@ fn forward(
         internal_redirects,
         cookies: cookies::unless_none(cookies_of_targets),
     };
+    targets.shrink_to_fit();
     Action::Forward(Arc::new(Forward {
         targets,
         refused_status: UNAVAILABLE,

@@ -7,14 +7,14 @@ use std::sync::Arc;
 use sesame_api::ObjectKey;
 use sesame_engine::{Index, Reader};
 use sesame_model::{
-    Action, GlobalRate, HeaderMatch, Rate, Redirect, RedirectPort, Route, RouteMatch, RoutePolicy,
-    SourceFilter,
+    Action, GlobalRate, HeaderMatch, Rate, Redirect, Route, RouteMatch, RoutePolicy, SourceFilter,
 };
 
 use super::Inclusion;
 use super::authorization::{CONTEXT, Unchecked};
 use super::conditions::{Conditions, Misfit};
 use super::findings::{About, Finding, Findings};
+use super::fragment::Fragment;
 use super::global_rate::Limits;
 use super::host::{Host, Root};
 use super::includes::{Tree, Visit};
@@ -33,8 +33,8 @@ const DEAD_END: u16 = 502;
 const MAX_CHECKED: usize = 256;
 
 /// The maximum size of the routes of an HTTPProxy at all its places in the tree of a root, in bytes. Each route counts with
-/// its copy of the host's settings and of the default headers.
-const MAX_BYTES: usize = 2 * 1024 * 1024;
+/// its copy of the host's settings, but without those of the instance's default limits and headers.
+const MAX_BYTES: usize = 480 * 1024;
 
 /// The routes of an HTTPProxy at one place in the tree of a root.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -49,14 +49,15 @@ pub(super) struct Placed {
 /// The routes of an included HTTPProxy, for each set of conditions in `visits`. `https` is the port to which requests
 /// without TLS are redirected.
 pub(super) fn of_included(
-    routes: &[OwnRoute],
+    fragment: &Fragment,
     visits: &[Arc<Conditions>],
     host: &Host,
     https: u16,
 ) -> Vec<Placed> {
     let mut out = Rules::new(host, https);
+    out.default_bytes += fragment.default_bytes;
     let visits = visits.iter().map(|conditions| {
-        for route in routes {
+        for route in &fragment.routes {
             out.index = route.index;
             match placed(conditions, route) {
                 Ok((both, _)) if route.partial => {
@@ -202,7 +203,7 @@ pub(super) fn findings(
     findings.list
 }
 
-/// The size of a host's settings on each route, in bytes.
+/// The size of a host's settings on each route, in bytes, without the default limits.
 pub(super) fn bytes_of_host(host: &Host) -> usize {
     let auth = host.auth.as_ref().map(|auth| auth.of_route(None));
     let route = Route {
@@ -211,13 +212,13 @@ pub(super) fn bytes_of_host(host: &Host) -> usize {
         policy: Rules::new(host, 0).forwarded,
         ..Route::respond_to_all(UNAVAILABLE)
     };
-    route.bytes()
+    route.bytes() - host.global_rate.default_bytes()
 }
 
 struct Rules<'a> {
     host: &'a Host,
-    /// The port for redirects to HTTPS.
-    https: u16,
+    /// The redirect to HTTPS.
+    to_https: Arc<Redirect>,
     /// The condition that limits a wildcard host to one label.
     one_label: Option<HeaderMatch>,
     /// The policy for routes that answer with a status.
@@ -235,6 +236,8 @@ struct Rules<'a> {
     index: usize,
     /// The remaining size, in bytes.
     left: usize,
+    /// The size of the instance's default limits and header changes on each route, in bytes.
+    default_bytes: usize,
     meter: Meter,
 }
 
@@ -247,7 +250,7 @@ impl<'a> Rules<'a> {
         let of = |rate, global, jwt| route::shared(policy(host.sources.clone(), rate, global, jwt));
         Self {
             host,
-            https,
+            to_https: Arc::new(Redirect::to_https(https)),
             one_label: wildcards::one_label(&host.fqdn),
             policy: of(rate.clone(), None, None),
             unchanged: of(rate.clone(), None, default.clone()),
@@ -257,6 +260,7 @@ impl<'a> Rules<'a> {
             placed: Placed::default(),
             index: 0,
             left: MAX_BYTES,
+            default_bytes: host.global_rate.default_bytes(),
             meter: Meter::default(),
         }
     }
@@ -279,7 +283,7 @@ impl<'a> Rules<'a> {
         if let Some(rewrite) = variant.rewrite {
             match &mut action {
                 Action::Forward(forward) => Arc::make_mut(forward).path_rewrite = Some(rewrite),
-                Action::Redirect(redirect) => redirect.path = Some(rewrite),
+                Action::Redirect(redirect) => Arc::make_mut(redirect).path = Some(rewrite),
                 Action::Respond(_) | Action::RespondWith(_) => {}
             }
         }
@@ -369,13 +373,16 @@ impl<'a> Rules<'a> {
             ..route
         };
         let bytes = route.bytes() + without_tls.as_ref().map_or(0, |route| route.bytes());
-        match self.left.checked_sub(bytes) {
+        match self
+            .left
+            .checked_sub(bytes.saturating_sub(self.default_bytes))
+        {
             Some(left) => self.left = left,
             None => {
                 self.placed.exceeding.get_or_insert(self.index);
                 route = Route {
                     matches: route.matches,
-                    ..Route::respond_to_all(UNAVAILABLE)
+                    ..Route::respond_to_all(status)
                 };
             }
         }
@@ -396,13 +403,7 @@ impl<'a> Rules<'a> {
     fn to_https(&self, requests: RouteMatch) -> Route {
         Route {
             matches: requests,
-            action: Action::Redirect(Box::new(Redirect {
-                scheme: Some("https".to_owned()),
-                hostname: None,
-                port: RedirectPort::Exact(self.https),
-                path: None,
-                status: 301,
-            })),
+            action: Action::Redirect(Arc::clone(&self.to_https)),
             response_headers: self.host.response_headers.clone(),
             ..Route::respond_to_all(301)
         }

@@ -1,6 +1,6 @@
 //! Checks on strings.
 
-/// The maximum length of a header value, and of the text or expression in a condition, in bytes.
+/// The maximum length of a header value, of a path, and of the text or expression in a condition, in bytes.
 pub(super) const MAX_TEXT: usize = 4_096;
 
 /// Checks that a text is valid in a header value.
@@ -40,12 +40,11 @@ pub(super) fn is_authority(text: &str) -> bool {
     !text.is_empty() && text.len() <= 255 && text.bytes().all(valid)
 }
 
-/// Whether a text is an absolute path, without a query.
+/// Whether a text is an absolute path of at most [`MAX_TEXT`] bytes, without a query.
 pub(super) fn is_path(text: &str) -> bool {
     let valid = |byte: u8| !byte.is_ascii_control() && !matches!(byte, b' ' | b'?' | b'#');
-    text.starts_with('/') && text.bytes().all(valid)
+    text.starts_with('/') && text.len() <= MAX_TEXT && text.bytes().all(valid)
 }
 
 /// What [`is_path`] expects.
-pub(super) const PATH: &str =
-    "expected a path that starts with / and has no query, fragment, spaces or control characters";
+pub(super) const PATH: &str = "expected a path of at most 4096 bytes that starts with / and has no query, fragment, spaces or control characters";

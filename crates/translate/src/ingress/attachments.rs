@@ -83,6 +83,7 @@ fn rows(
                 .gateways
                 .hosts(reader, (key.kind, &key.namespace), host, protocols),
         );
+        hosts.shrink_to_fit();
         rows.push(row(hosts::row_key(key, host), hosts));
     }
     Some(rows)
@@ -93,6 +94,7 @@ fn row(key: ObjectKey, hosts: Vec<AttachedHost>) -> (ObjectKey, Attachments) {
         parents: Vec::new(),
         hosts,
         oversized: false,
+        limited: false,
     };
     (key, attachments)
 }

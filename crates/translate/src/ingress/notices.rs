@@ -122,10 +122,12 @@ impl Sources {
             notices.error("spec.tls", message);
         }
         let mut reported = BTreeSet::new();
-        let hosts = own.iter().flat_map(|own| &own.hosts);
+        let hosts = own
+            .iter()
+            .flat_map(|own| own.hosts.iter().map(|host| (&**own, host)));
         let mut hosts: Vec<_> = hosts.collect();
-        hosts.sort_by_key(|(_, host)| host.index);
-        for (name, host) in hosts {
+        hosts.sort_by_key(|(_, (_, host))| host.index);
+        for (own, (name, host)) in hosts {
             let field = format!("spec.tls[{}]", host.index);
             let certificate = &host.certificate;
             let checked = tls::check(
@@ -133,7 +135,7 @@ impl Sources {
                 self.certificates,
                 self.delegations,
                 certificate,
-                key,
+                (key, own),
             );
             let expiring = reader.get(self.certificates.expiring, certificate);
             if let (Ok(()), Some(message)) = (&checked, expiring)
@@ -141,13 +143,12 @@ impl Sources {
             {
                 notices.warning(format!("{field}.secretName"), String::clone(&message));
             }
-            let any_host = own.as_ref().is_some_and(|own| own.any_host);
             let owner = reader.get(self.tls.owners, name);
             if let Err(message) = checked {
                 if reported.insert((host.index, certificate)) {
                     notices.error(format!("{field}.secretName"), message);
                 }
-            } else if !any_host && reader.count(self.tls.by_host, name) == 0 {
+            } else if !own.any_host && reader.count(self.tls.by_host, name) == 0 {
                 let message = format!("no rule has host {name}; the host is not served");
                 notices.warning(format!("{field}.hosts"), message);
             } else if let Some(owner) = self.other_owner(reader, points, name) {

@@ -1,13 +1,12 @@
 //! The rules of an Ingress, by host. An invalid path doesn't affect other paths.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use sesame_api::{Ingress, ObjectKey};
 use sesame_engine::{Reader, Table};
 use sesame_model::{
-    Action, ClusterKey, Forward, HeaderChanges, Redirect, RedirectPort, Route, RouteMatch, Target,
-    WeightedTarget,
+    Action, ClusterKey, Forward, HeaderChanges, Redirect, Route, RouteMatch, Target, WeightedTarget,
 };
 
 use super::annotations::{self, PlainHttp, RouteOptions};
@@ -29,7 +28,10 @@ use crate::shared::wildcards;
 const NO_BACKEND: u16 = 503;
 
 /// The maximum number of routes for an Ingress's wildcard hosts with TLS.
-const MAX_OF_WILDCARDS: usize = 4_096;
+const MAX_OF_WILDCARDS: usize = 512;
+
+/// The maximum number of paths of an Ingress that are served. Requests for other paths of their hosts get 503.
+const MAX_PATHS: usize = 1_024;
 
 /// The tables needed to build routes.
 #[derive(Clone, Copy)]
@@ -166,6 +168,8 @@ pub(super) fn translate(
     let mut actions = actions.into_iter();
     let mut hosts: BTreeMap<Arc<str>, Vec<Arc<RankedMatch>>> = BTreeMap::new();
     let mut meter = Meter::default();
+    let mut count = 0;
+    let mut exceeding = BTreeSet::new();
     for (index, rule) in ingress.spec.rules.iter().enumerate() {
         let sources = rule.http.iter().flat_map(|http| &http.paths);
         // Consumed before the host is checked, since invalid rules have actions too.
@@ -204,6 +208,18 @@ pub(super) fn translate(
             continue;
         }
         for (position, (source, action)) in sources.into_iter().enumerate() {
+            count += 1;
+            if count > MAX_PATHS {
+                let message = format!(
+                    "isn't served, since an Ingress can have at most {MAX_PATHS} paths; divide the Ingress into several"
+                );
+                notices.error(
+                    format!("spec.rules[{index}].http.paths[{position}]"),
+                    message,
+                );
+                exceeding.insert(Arc::clone(&domain));
+                continue;
+            }
             match paths::read(source) {
                 Ok(path) => {
                     let requests = paths::requests(path);
@@ -219,6 +235,14 @@ pub(super) fn translate(
             }
         }
     }
+    for domain in exceeding {
+        let action = Action::Respond(NO_BACKEND);
+        let requests = paths::requests(paths::all());
+        let place = (ingress.spec.rules.len(), 0);
+        let found = (MatchRank::of_default(), place, Box::default());
+        let entry = entry(&domain, found, requests, action, (https, &defaults));
+        hosts.entry(domain).or_default().push(entry);
+    }
     if let Some(action) = default {
         let requests = paths::requests(paths::all());
         let place = (ingress.spec.rules.len(), 0);
@@ -226,6 +250,7 @@ pub(super) fn translate(
         let entry = entry(hostname::ANY, found, requests, action, (https, &defaults));
         hosts.entry(hostname::ANY.into()).or_default().push(entry);
     }
+    hosts.values_mut().for_each(Vec::shrink_to_fit);
     hosts
 }
 
@@ -238,14 +263,7 @@ fn entry(
 ) -> Arc<RankedMatch> {
     requests.headers.extend(wildcards::one_label(domain));
     let without_tls = https.map(|port| {
-        let redirect = Redirect {
-            scheme: Some("https".to_owned()),
-            hostname: None,
-            port: RedirectPort::Exact(port),
-            path: None,
-            status: 301,
-        };
-        let action = Action::Redirect(Box::new(redirect));
+        let action = Action::Redirect(Arc::new(Redirect::to_https(port)));
         Arc::new(route(requests.clone(), action, defaults))
     });
     Arc::new(RankedMatch {

@@ -20,6 +20,9 @@ use crate::shared::listeners::{AttachPoints, ListenerPoint, Protocol};
 use crate::shared::ports::Terminations;
 use crate::shared::precedence::{Seniority, Source};
 
+/// The maximum size of the certificates of an Ingress's hosts, in bytes: on a port with many hosts, each has a copy.
+const MAX_CERTIFICATES: usize = 24 * 1024 * 1024;
+
 /// The certificates of an Ingress's hosts.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct IngressTls {
@@ -126,8 +129,8 @@ pub(super) fn stages(b: &mut Builder, inputs: &Inputs, read: Read, sources: Sour
                 // A listener without routes would take requests away from a wildcard host.
                 let serves = has_rules || tls.any_host;
                 let certificate = &tls.hosts.get(host)?.certificate;
-                let usable =
-                    serves && check(reader, sources, delegations, certificate, &ingress).is_ok();
+                let of = (&ingress, &*tls);
+                let usable = serves && check(reader, sources, delegations, certificate, of).is_ok();
                 usable.then(|| TlsOwner {
                     termination: Arc::new(Termination {
                         certificates: vec![certificate.clone()],
@@ -191,7 +194,7 @@ pub(super) fn check(
     sources: Sources,
     delegations: Delegations,
     certificate: &CertificateKey,
-    ingress: &ObjectKey,
+    (ingress, tls): (&ObjectKey, &IngressTls),
 ) -> Result<(), String> {
     let own = &ingress.namespace;
     if !delegation::permitted(reader, delegations, certificate, own) {
@@ -201,7 +204,20 @@ pub(super) fn check(
         ));
     }
     match reader.get(sources.certificates, certificate).as_deref() {
-        Some(CertificateState::Valid { .. }) => Ok(()),
+        Some(CertificateState::Valid {
+            certificate: own, ..
+        }) => {
+            let (bytes, hosts) = (own.chain.len() + own.private_key.len(), tls.hosts.len());
+            match bytes * hosts > MAX_CERTIFICATES {
+                true => Err(format!(
+                    "Secret {certificate} takes {} KiB for each of the {hosts} hosts with TLS; the limit is {} MiB for all of \
+                     them; use a shorter chain, or divide the Ingress into several",
+                    bytes.div_ceil(1024),
+                    MAX_CERTIFICATES >> 20
+                )),
+                false => Ok(()),
+            }
+        }
         Some(CertificateState::Invalid(reason)) => Err(format!("Secret {certificate} {reason}")),
         Some(CertificateState::Missing) | None => {
             Err(format!("Secret {certificate} does not exist"))

@@ -22,8 +22,11 @@ pub(crate) const TRUST_BUNDLE: &str = "spec.trustBundle";
 /// The maximum number of CA certificates in one object.
 const MAX_AUTHORITIES: usize = 1_000;
 
-/// The maximum size of the CA certificates in one object, in bytes: each port of a Gateway has a copy.
+/// The maximum size of the CA certificates in one object, in bytes.
 const MAX_BYTES: usize = 384 * 1024;
+
+/// The maximum size of all CA certificates that an object refers to, in bytes.
+pub(crate) const MAX_REFERENCED: usize = 512 * 1024;
 
 /// The state of an object with CA certificates.
 #[derive(Clone, Debug, PartialEq)]
@@ -138,7 +141,7 @@ pub(crate) fn unusable(
     Some(Problem::new(reasons.object, message))
 }
 
-/// All valid CA certificates of these objects, if any.
+/// All valid CA certificates of these objects. `None` if there are none, or if they exceed [`MAX_REFERENCED`].
 pub(crate) fn bundle(
     reader: &mut Reader<'_>,
     states: Table<ObjectKey, AuthorityState>,
@@ -150,9 +153,10 @@ pub(crate) fn bundle(
             certificates.extend_from_slice(valid);
         }
     }
-    let certificates = distinct(certificates.into_iter());
-    (!certificates.is_empty()).then(|| TrustBundle {
-        certificates: certificates.concat().into_bytes().into(),
+    let certificates = distinct(certificates.into_iter()).concat();
+    let fits = (1..=MAX_REFERENCED).contains(&certificates.len());
+    fits.then(|| TrustBundle {
+        certificates: certificates.into_bytes().into(),
         revoked: None,
     })
 }

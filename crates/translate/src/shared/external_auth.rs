@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sesame_model::{AuthProtocol, TextMatch, TextPosition};
+use sesame_model::{AuthProtocol, List, TextMatch, TextPosition};
 
 /// The default timeout for a check.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(5);
@@ -35,6 +35,25 @@ pub(crate) fn names(text: &str, position: TextPosition) -> TextMatch {
         text: text.to_owned(),
         position,
         ignore_case: true,
+    }
+}
+
+/// The size of the path prefix and of the header names, in bytes.
+pub(crate) fn size(protocol: &AuthProtocol) -> usize {
+    let all = |names: &[TextMatch]| names.iter().map(|name| name.text.len()).sum::<usize>();
+    match protocol {
+        AuthProtocol::Grpc {
+            request_headers: List::Only(names),
+        } => names.iter().map(String::len).sum(),
+        AuthProtocol::Grpc { .. } | AuthProtocol::GrpcWithContext(_) => 0,
+        AuthProtocol::Http {
+            path_prefix,
+            request_headers,
+            response_headers,
+        } => {
+            let response_headers = response_headers.as_deref().unwrap_or_default();
+            path_prefix.len() + all(request_headers) + all(response_headers)
+        }
     }
 }
 

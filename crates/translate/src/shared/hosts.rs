@@ -116,6 +116,8 @@ pub struct Attachments {
     /// Whether its rules would take too much memory on all of its hosts. If so, each host responds with errors to requests
     /// that match nothing else.
     pub oversized: bool,
+    /// Whether a host is left out on some ports, since it is on [too many](crate::shared::host_ports).
+    pub limited: bool,
 }
 
 /// The result for one parentRef.
@@ -417,6 +419,7 @@ fn routes(objects: &[HostObject], listeners: &[&ListenerPoint]) -> (Vec<Arc<Rout
         // left out wouldn't be reported.
         routes.push(Arc::new(Route::respond_to_all(404)));
     }
+    routes.shrink_to_fit();
     (routes, overloaded)
 }
 
@@ -514,6 +517,13 @@ pub(crate) fn objects(
         // Nothing attaches to the domain itself through these listeners: the next wider virtual host serves it.
         if found.is_empty() {
             return Vec::new();
+        }
+        // No request is left for wider domains.
+        let takes_everything = |object: &HostObject| {
+            object.original == wider.domain && object.rules.takes_everything()
+        };
+        if found.iter().any(takes_everything) {
+            break;
         }
     }
     // HTTPProxies with different hosts may attach to a Gateway's listener hostname; keep the most specific host's.

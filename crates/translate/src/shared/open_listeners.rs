@@ -15,6 +15,9 @@ use super::namespaces::{self, Labels};
 /// The kinds that may attach without a parentRef.
 pub(crate) const KINDS: [Kind; 2] = [Kind::HTTPProxy, Kind::Ingress];
 
+/// The maximum number of ports of a Gateway or ListenerSet that serve these kinds: each port has a copy of all hosts.
+pub(crate) const MAX_PORTS: usize = 4;
+
 /// The tables that attachments depend on.
 #[derive(Clone, Copy)]
 pub(crate) struct OpenListeners {

@@ -87,9 +87,9 @@ fn the_number_of_hosts_is_limited() {
         Vec::from_iter(limits.map(|error| error.field.clone()))
     };
     // The default backend counts as a host.
-    rig.put([ingress(999)]);
+    rig.put([ingress(255)]);
     assert_eq!(errors(&rig), [""; 0]);
-    rig.put([ingress(1_001)]);
-    let expected = ["spec.rules[999].host", "spec.rules[1000].host", "spec.tls"];
+    rig.put([ingress(257)]);
+    let expected = ["spec.rules[255].host", "spec.rules[256].host", "spec.tls"];
     assert_eq!(errors(&rig), expected);
 }

@@ -2,6 +2,7 @@
 
 mod configuration;
 mod default_fleet;
+mod limits;
 mod listener_sets;
 mod listener_settings;
 mod managed;

@@ -105,10 +105,11 @@ fn with_tls() -> Value {
     let options: Value = (0..16)
         .map(|number| (format!("example.com/{number}"), json!("a")))
         .collect();
-    let headers: Vec<String> = names(MANY, 256).collect();
+    // The paths and names of a listener's checks total 1 KiB.
+    let headers: Vec<String> = names(8, 12).collect();
     let service = services().next().expect("Services");
     let http =
-        json!({"path": path(1_024), "allowedHeaders": headers, "allowedResponseHeaders": headers});
+        json!({"path": path(64), "allowedHeaders": headers, "allowedResponseHeaders": headers});
     let http =
         json!({"protocol": "HTTP", "http": http, "backendRef": {"name": service, "port": 80}});
     let grpc = json!({"protocol": "GRPC", "grpc": {"allowedHeaders": headers}, "backendRef": {"name": service, "port": 80}});

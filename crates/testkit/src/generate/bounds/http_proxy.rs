@@ -8,10 +8,9 @@ use super::{NAME, NAMESPACE, domains, list, named, names, object, path, services
 pub(super) const EXTENSION: &str = NAME;
 
 pub(super) fn all() -> Vec<Value> {
-    let mut all = vec![longest(), forwarding(), ingress(), delegation()];
-    all.push(many("many", "sesame", 64, 64));
-    // Of another class: on each route, the default headers would exceed the limit of an HTTPProxy.
-    all.push(many("most", "other", 2_048, 1_024));
+    let mut all = vec![forwarding(), ingress(), delegation()];
+    all.extend(longest());
+    all.extend([many(), conditional()]);
     all.extend(extensions());
     all.extend(included());
     all
@@ -138,8 +137,8 @@ fn context() -> Value {
     (0..32).map(entry).collect()
 }
 
-/// A host and routes with the longest texts and lists.
-fn longest() -> Value {
+/// A root and its parts, with the longest texts and lists. One HTTPProxy with all of them would exceed the limit on a spec.
+fn longest() -> Vec<Value> {
     let texts = |count: usize| names(count, 256).collect::<Vec<_>>();
     let allowed = |number: usize, name: String| match number % 4 {
         0 => json!({"exact": name}),
@@ -158,8 +157,10 @@ fn longest() -> Value {
     );
     let uri = "https://keys.example.com/";
     let provider = |(number, name): (usize, String)| {
-        let mut provider =
-            json!({"name": name, "issuer": "a", "audiences": names(64, 6).collect::<Vec<_>>()});
+        // With the keys, 64 KiB in total.
+        let audiences = if number == 0 { 64 } else { 16 };
+        let audiences: Vec<String> = names(audiences, 6).collect();
+        let mut provider = json!({"name": name, "issuer": "a", "audiences": audiences});
         match number {
             0 => provider["localJWKS"] = json!({"secretName": secret(), "key": text(253)}),
             1 => {
@@ -177,9 +178,16 @@ fn longest() -> Value {
     let range = |number: usize| json!({"start": 200 + number, "end": 201 + number});
     let mut matching = conditions(31);
     matching.push(json!({"prefix": path(4_096)}));
-    let full = json!({
-        "conditions": matching,
-        "services": targets(),
+    let one = json!([{"name": services().next(), "port": 80}]);
+    let conditional = json!({"conditions": matching, "services": one});
+    let to_targets = json!({"services": targets()});
+    let with_headers = json!({
+        "services": one,
+        "requestHeadersPolicy": headers(),
+        "responseHeadersPolicy": headers(),
+    });
+    let with_policies = json!({
+        "services": targets().into_iter().map(plain).collect::<Vec<_>>(),
         "timeoutPolicy": {"response": "infinity", "idle": "infinity", "idleConnection": "infinity"},
         "retryPolicy": {
             "count": u32::MAX, "perTryTimeout": "infinity", "retryOn": vec!["retriable-status-codes"; 16],
@@ -192,8 +200,6 @@ fn longest() -> Value {
         },
         "loadBalancerPolicy": hash_policies(),
         "pathRewritePolicy": {"replacePrefix": list(64, replace)},
-        "requestHeadersPolicy": headers(),
-        "responseHeadersPolicy": headers(),
         "rateLimitPolicy": rate_limits(),
         "internalRedirectPolicy": {
             "maxInternalRedirects": u32::MAX, "redirectResponseCodes": [301, 302, 303, 307, 308],
@@ -201,11 +207,7 @@ fn longest() -> Value {
         "ipDenyPolicy": cidrs(1_024),
     });
     // Each of the 32 Services above would have a copy of these changes, which would exceed the limit of an HTTPProxy.
-    let rewritten = json!({
-        "conditions": [{"prefix": "/cookies"}],
-        "services": [{"name": services().next(), "port": 80}],
-        "cookieRewritePolicies": cookies(),
-    });
+    let rewritten = json!({"services": one, "cookieRewritePolicies": cookies()});
     let redirect = json!({
         "conditions": [{"regex": format!("/[{}]", text(4_093))}],
         "requestRedirectPolicy": {"hostname": domains(1)[0], "path": path(1_024), "statusCode": 308},
@@ -218,7 +220,27 @@ fn longest() -> Value {
     let origins: Vec<String> = names(128, 63)
         .map(|name| format!("https://{name}.example.com"))
         .collect();
-    object(
+    let parts = [
+        conditional,
+        to_targets,
+        with_headers,
+        with_policies,
+        rewritten,
+        redirect,
+        response,
+    ];
+    // A prefix would make the longest paths longer.
+    let include = |number: usize| match number {
+        1..=4 => {
+            json!({"name": format!("part-{number}"), "conditions": [{"prefix": format!("/{number}")}]})
+        }
+        _ => json!({"name": format!("part-{number}")}),
+    };
+    let includes = list(parts.len(), include);
+    let parts = parts.into_iter().enumerate();
+    let parts =
+        parts.map(|(number, route)| proxy(&format!("part-{number}"), json!({"routes": [route]})));
+    let root = object(
         "projectsesame.io/v1",
         "HTTPProxy",
         json!({
@@ -239,33 +261,48 @@ fn longest() -> Value {
                 },
                 "rateLimitPolicy": rate_limits(),
                 "jwtProviders": names(64, 253).enumerate().map(provider).collect::<Vec<_>>(),
-                "ipAllowPolicy": cidrs(1_024),
             },
-            "routes": [full, rewritten, redirect, response],
+            "includes": includes,
+        }),
+    );
+    parts.chain([root]).collect()
+}
+
+/// A root with as many routes and inclusions as possible.
+fn many() -> Value {
+    let route = |number: usize| json!({"conditions": [{"prefix": format!("/{number}")}], "services": [{"name": services().next(), "port": 80}]});
+    let include =
+        |number: usize| json!({"name": "leaf", "conditions": [{"prefix": format!("/i{number}")}]});
+    let host = domains(2).remove(1);
+    proxy(
+        "many",
+        json!({
+            "ingressClassName": "sesame",
+            // On each route, the instance's authorization would exceed the limit of an HTTPProxy.
+            "virtualhost": {"fqdn": host, "authorization": {"authPolicy": {"disabled": true}}},
+            "routes": list(1_024, route),
+            // Of one HTTPProxy, fewer inclusions than the CRD permits are served.
+            "includes": list(512, include),
         }),
     )
 }
 
-/// A root with this number of routes and of inclusions.
-fn many(name: &str, class: &str, routes: usize, includes: usize) -> Value {
-    let route = |number: usize| json!({"conditions": [{"prefix": format!("/{number}")}], "services": [{"name": services().next(), "port": 80}]});
+/// A root with as many conditions on an inclusion as possible.
+fn conditional() -> Value {
     let include =
-        |number: usize| json!({"name": "leaf", "conditions": [{"prefix": format!("/i{number}")}]});
-    let mut includes: Vec<Value> = (1..includes).map(include).collect();
-    let long = names(1, 253).next();
-    includes.push(json!({"name": long, "namespace": NAMESPACE, "conditions": conditions(32)}));
-    let host = domains(2).remove(1);
+        json!({"name": names(1, 253).next(), "namespace": NAMESPACE, "conditions": conditions(32)});
     let authorization = json!({
         "extensionRef": {"name": EXTENSION, "namespace": NAMESPACE},
         "authPolicy": {"context": context()},
     });
     proxy(
-        name,
+        "conditional",
         json!({
-            "ingressClassName": class,
-            "virtualhost": {"fqdn": host, "authorization": authorization},
-            "routes": list(routes, route),
-            "includes": includes,
+            "ingressClassName": "sesame",
+            "virtualhost": {
+                "fqdn": domains(4).remove(3), "authorization": authorization, "ipAllowPolicy": cidrs(1_024),
+            },
+            "includes": [include],
         }),
     )
 }
@@ -323,7 +360,7 @@ fn extensions() -> [Value; 2] {
 fn ingress() -> Value {
     let backend = json!({"service": {"name": services().next(), "port": {"number": 80}}});
     let path = |number: usize| json!({"path": format!("/{number}"), "pathType": "Prefix", "backend": backend});
-    let paths = list(128, path);
+    let paths = list(16, path);
     let hosts: Vec<String> = names(64, 63)
         .map(|name| format!("{name}.example.com"))
         .collect();

@@ -8,6 +8,7 @@ use sesame_engine::{Index, Reader, Table};
 
 use super::RouteKind;
 use crate::problem::Problem;
+use crate::shared::host_ports::{HostPorts, MAX_PORTS};
 use crate::shared::hosts::{AttachedHost, Attachments, ParentVerdict, RouteRules};
 use crate::shared::listeners::{AttachPoints, ListenerPoint, ListenerRef};
 use crate::shared::namespaces::{self, Labels};
@@ -124,6 +125,7 @@ pub(crate) fn attach(
     // Allocated with exact capacity, since there is one such list per route.
     let mut parents = Vec::with_capacity(route.parents.len());
     let mut hosts = Vec::new();
+    let mut ports = HostPorts::default();
     for parent in route.parents {
         let Some(owner) = owner_of(parent, route.namespace) else {
             continue;
@@ -132,9 +134,14 @@ pub(crate) fn attach(
             continue;
         };
         let refused = match hosts_at(reader, sources, &owner, &points, parent, route) {
-            Ok(found) => {
+            Ok(mut found) => {
+                if !matches!(route.kind, Kind::TCPRoute | Kind::UDPRoute) {
+                    found.retain(|host| ports.admit(host));
+                }
+                let refused = route.verdict.and_then(|verdict| verdict.refused.clone());
+                let unserved = found.is_empty().then(|| on_other_ports(&owner));
                 hosts.extend(found);
-                route.verdict.and_then(|verdict| verdict.refused.clone())
+                refused.or(unserved)
             }
             Err(problem) => Some(problem),
         };
@@ -158,6 +165,7 @@ pub(crate) fn attach(
         parents,
         hosts,
         oversized,
+        limited: ports.exceeded,
     })
 }
 
@@ -257,6 +265,16 @@ fn no_matching_parent(
         display(owner),
         available.join(", ")
     )
+}
+
+/// The problem if other ports already serve each of the route's hosts.
+fn on_other_ports(owner: &ObjectKey) -> Problem {
+    let message = format!(
+        "{MAX_PORTS} other ports of {} already serve each of the route's hosts, the maximum for one route; use another \
+         route for further ports",
+        display(owner)
+    );
+    Problem::new(reason::route::UNSUPPORTED_VALUE, message)
 }
 
 /// `Gateway namespace/name`.

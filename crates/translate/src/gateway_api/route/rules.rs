@@ -241,7 +241,7 @@ fn plan(
     let mirrors = read_mirrors(&filters, resolver)?;
     let auth = read_auth(filters.auth, limits.request, resolver)?;
     let actions = match filters.redirect {
-        Some(redirect) => vec![(None, Action::Redirect(Box::new(redirect)))],
+        Some(redirect) => vec![(None, Action::Redirect(Arc::new(redirect)))],
         None => {
             let template = Forward {
                 targets: Vec::new(),

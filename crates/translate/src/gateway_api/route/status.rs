@@ -11,6 +11,7 @@ use sesame_model::{ClusterKey, DestinationKey, FleetId, ListenerKey};
 use crate::fleet::{Rejected, RejectedKind};
 use crate::problem::{Problem, bounded};
 use crate::shared::client_certificates::ClientCertificates;
+use crate::shared::host_ports::MAX_PORTS;
 use crate::shared::hosts::{Attachments, RouteRules};
 use crate::shared::services::{Backend, RoutedBackend};
 
@@ -64,9 +65,16 @@ pub(crate) fn status(
         .enumerate()
         .map(|(index, parent)| {
             let note = findings.notes.get(index).and_then(Option::as_ref);
-            let attached = match note {
-                Some(note) => Cow::Owned(format!("the route is attached, but {note}")),
-                None => Cow::Borrowed("the route is attached"),
+            let limited = attachments.limited.then(|| {
+                format!(
+                    "a host is served on at most {MAX_PORTS} ports of a Gateway, the first of its listeners that the \
+                     parentRefs select; use another route for further ports"
+                )
+            });
+            let notes: Vec<&str> = note.into_iter().chain(&limited).map(|note| &**note).collect();
+            let attached = match notes.is_empty() {
+                true => Cow::Borrowed("the route is attached"),
+                false => Cow::Owned(format!("the route is attached, but {}", notes.join("; "))),
             };
             let mut conditions = vec![
                 Problem::or_true(

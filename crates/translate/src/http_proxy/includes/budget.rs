@@ -5,8 +5,8 @@ pub(super) const LIMIT: Budget = Budget {
     links: 16_384,
     routes: 65_536,
     bytes: 16 * 1024 * 1024,
-    repeated_routes: 8_192,
-    repeated_bytes: 2 * 1024 * 1024,
+    repeated_routes: 1_024,
+    repeated_bytes: 256 * 1024,
 };
 
 /// The remaining budget of a walk.

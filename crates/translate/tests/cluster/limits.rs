@@ -1,0 +1,194 @@
+//! Limits on objects that would multiply what others have.
+
+use serde_json::{Value, json};
+use sesame_api::{Kind, Object, ObjectKey};
+use sesame_model::{FleetId, Route};
+use sesame_translate::settings::Mode;
+
+use crate::rig::{Rig, class, fleet, gateway, route, said, set};
+
+/// A Gateway with ten ports.
+fn ten_ports(name: &str, settings: &Value) -> Value {
+    let listener = |number: usize| {
+        let mut listener =
+            json!({"name": format!("l{number}"), "port": 8_000 + number, "protocol": "HTTP"});
+        for (field, value) in settings.as_object().expect("an object") {
+            listener[field] = value.clone();
+        }
+        listener
+    };
+    let listeners = (0..10).map(listener).collect();
+    set(gateway(name, "edge", 1), "/spec/listeners", listeners)
+}
+
+/// The ports that serve the host of a fleet, sorted.
+fn ports(rig: &Rig, of: &FleetId, host: &str) -> Vec<u16> {
+    let hosts = rig.engine.iter(rig.pipeline.outputs.virtual_hosts);
+    let hosts = hosts.filter(|(key, _)| key.table.fleet == *of && &*key.domain == host);
+    let mut ports: Vec<u16> = hosts.map(|(key, _)| key.table.port).collect();
+    ports.sort_unstable();
+    ports
+}
+
+#[test]
+fn a_host_of_a_route_is_served_on_few_ports() {
+    let mut rig = Rig::new(Mode::Managed);
+    let at = |number: usize| json!({"name": "web", "sectionName": format!("l{number}")});
+    let all = set(
+        route("all", &["web"]),
+        "/spec/hostnames",
+        json!(["a.example.com"]),
+    );
+    let last = set(
+        route("last", &["web"]),
+        "/spec/hostnames",
+        json!(["b.example.com"]),
+    );
+    let last = set(last, "/spec/parentRefs", (0..10).rev().map(at).collect());
+    rig.put([class("edge", 0), ten_ports("web", &json!({})), all, last]);
+    let web = fleet("web");
+    assert_eq!(
+        ports(&rig, &web, "a.example.com"),
+        Vec::from_iter(8_000..8_008)
+    );
+    // The first ports in the order of the parentRefs. A parentRef to other ports is refused.
+    assert_eq!(
+        ports(&rig, &web, "b.example.com"),
+        Vec::from_iter(8_002..8_010)
+    );
+    let status = rig.route("last");
+    assert_eq!(
+        said(&status.parents[7].conditions, "Accepted"),
+        "Accepted/Accepted"
+    );
+    let refused = said(&status.parents[8].conditions, "Accepted");
+    assert!(
+        refused.starts_with("not Accepted/UnsupportedValue: 8 other ports"),
+        "{refused}"
+    );
+    let conditions = &rig.route("all").parents[0].conditions;
+    assert_eq!(said(conditions, "Accepted"), "Accepted/Accepted");
+    let message = format!("{conditions:?}");
+    assert!(
+        message.contains("at most 8 ports of a Gateway"),
+        "{message}"
+    );
+}
+
+#[test]
+fn few_ports_serve_http_proxies() {
+    let mut rig = Rig::new(Mode::Managed);
+    let kinds =
+        json!({"allowedRoutes": {"kinds": [{"group": "projectsesame.io", "kind": "HTTPProxy"}]}});
+    let proxy = json!({
+        "apiVersion": "projectsesame.io/v1", "kind": "HTTPProxy",
+        "metadata": {"name": "p", "namespace": "ns"},
+        "spec": {"virtualhost": {"fqdn": "a.example.com"}, "routes": [{"services": [{"name": "a", "port": 80}]}]},
+    });
+    rig.put([class("edge", 0), ten_ports("web", &kinds), proxy]);
+    assert_eq!(
+        ports(&rig, &fleet("web"), "a.example.com"),
+        Vec::from_iter(8_000..8_004)
+    );
+    let gateway = rig.gateway("web");
+    let said = |number: usize| said(&gateway.listeners[number].conditions, "ResolvedRefs");
+    assert_eq!(said(3), "ResolvedRefs/ResolvedRefs");
+    let message = said(4);
+    assert!(
+        message
+            .contains("InvalidRouteKinds: spec.listeners[4].allowedRoutes.kinds[0]: 4 other ports"),
+        "{message}"
+    );
+}
+
+fn ingress(rules: Value, hosts: &[&str]) -> Value {
+    json!({
+        "apiVersion": "networking.k8s.io/v1", "kind": "Ingress",
+        "metadata": {"name": "a", "namespace": "ns"},
+        "spec": {"ingressClassName": "sesame", "rules": rules, "tls": [{"hosts": hosts, "secretName": "s"}]},
+    })
+}
+
+fn path(path: &str) -> Value {
+    json!({"path": path, "pathType": "Prefix", "backend": {"service": {"name": "a", "port": {"number": 80}}}})
+}
+
+/// The Service of all paths.
+fn service() -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Service", "metadata": {"name": "a", "namespace": "ns"},
+        "spec": {"ports": [{"port": 80}]},
+    })
+}
+
+/// The errors of Ingress `a` that contain a text.
+fn errors(rig: &Rig, text: &str) -> Vec<String> {
+    let key = ObjectKey::new(Kind::Ingress, "ns", "a");
+    let notices = rig.engine.get(rig.pipeline.outputs.notices, &key);
+    let errors = notices.iter().flat_map(|notices| &notices.errors);
+    let errors = errors.filter(|error| error.message.contains(text));
+    errors.map(|error| error.field.clone()).collect()
+}
+
+#[test]
+fn the_number_of_paths_is_limited() {
+    let mut rig = Rig::new(Mode::Unmanaged { gateway: None });
+    let paths: Vec<Value> = (0..1_025)
+        .map(|number| path(&format!("/{number}")))
+        .collect();
+    let rules = json!([{"host": "a.example.com", "http": {"paths": paths}}]);
+    rig.put([service(), ingress(rules, &[])]);
+    assert_eq!(
+        errors(&rig, "at most 1024 paths"),
+        ["spec.rules[0].http.paths[1024]"]
+    );
+    let hosts = rig.engine.iter(rig.pipeline.outputs.virtual_hosts);
+    let (_, host) = hosts.into_iter().next().expect("a host");
+    assert_eq!(host.routes.len(), 1_025);
+    // Requests for the path that is left out don't fall through to a wider host.
+    let last = host.routes.last().expect("a route");
+    assert_eq!(**last, Route::respond_to_all(503));
+}
+
+#[test]
+fn large_specs_are_refused() {
+    let paths: Vec<Value> = (0..300)
+        .map(|_| path(&format!("/{}", "a".repeat(1_000))))
+        .collect();
+    let large = ingress(
+        json!([{"host": "a.example.com", "http": {"paths": paths}}]),
+        &[],
+    );
+    let error = Object::decode_admitted(large)
+        .expect_err("it is too large")
+        .to_string();
+    assert!(
+        error.contains("spec: takes 3") && error.contains("the limit is 256 KiB"),
+        "{error}"
+    );
+}
+
+#[test]
+fn certificates_are_limited_for_all_hosts_of_an_ingress() {
+    let mut rig = Rig::new(Mode::Unmanaged { gateway: None });
+    let names: Vec<String> = (0..300)
+        .map(|number| format!("h{number}.example.com"))
+        .collect();
+    let key = rcgen::KeyPair::generate().expect("a key");
+    let parameters = rcgen::CertificateParams::new(names.clone()).expect("parameters");
+    let certificate = parameters.self_signed(&key).expect("a certificate").pem();
+    let secret = json!({
+        "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/tls",
+        "metadata": {"name": "s", "namespace": "ns"},
+        "stringData": {"tls.crt": certificate.repeat(100), "tls.key": key.serialize_pem()},
+    });
+    let with_hosts = |count: usize| {
+        let hosts: Vec<&str> = names.iter().take(count).map(|name| &**name).collect();
+        let rule = |host: &&str| json!({"host": host, "http": {"paths": [path("/")]}});
+        ingress(hosts.iter().map(rule).collect(), &hosts)
+    };
+    rig.put([service(), secret, with_hosts(5)]);
+    assert_eq!(errors(&rig, "24 MiB"), [""; 0]);
+    rig.put([with_hosts(100)]);
+    assert_eq!(errors(&rig, "24 MiB"), ["spec.tls[0].secretName"]);
+}
