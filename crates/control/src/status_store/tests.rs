@@ -211,7 +211,7 @@ fn a_difference_takes_one_pass() {
 #[test]
 fn an_ingress_with_many_hosts_is_summarized() {
     let status_store = StatusStore::default();
-    let hosts = (0..100_000).map(|number| json!({"host": format!("{number}.example")}));
+    let hosts = (0..5_000).map(|number| json!({"host": format!("{number}.example")}));
     let hosts: Vec<Value> = hosts.chain([json!({"host": "0.example"})]).collect();
     let ingress = json!({
         "apiVersion": "networking.k8s.io/v1", "kind": "Ingress",
@@ -224,7 +224,7 @@ fn an_ingress_with_many_hosts_is_summarized() {
     let overview = status_store.overview(10, 8000);
     let shown = &overview.ingresses[0];
     assert_eq!(shown.hosts, ["0.example", "1.example"]);
-    assert_eq!(shown.more_hosts, 99_998);
+    assert_eq!(shown.more_hosts, 4_998);
 }
 
 fn notices(messages: &[&str]) -> Option<Arc<Notices>> {

@@ -76,6 +76,30 @@ fn a_host_of_a_route_is_served_on_few_ports() {
 }
 
 #[test]
+fn a_host_that_takes_all_requests_does_not_read_wider_hosts() {
+    let mut rig = Rig::new(Mode::Managed);
+    let of = |name: &str, host: &str, path: &str| {
+        let route = set(route(name, &["web"]), "/spec/hostnames", json!([host]));
+        set(
+            route,
+            "/spec/rules/0/matches",
+            json!([{"path": {"value": path}}]),
+        )
+    };
+    rig.put([
+        class("edge", 0),
+        gateway("web", "edge", 1),
+        of("all", "a.example.com", "/"),
+        of("some", "b.example.com", "/b"),
+        of("wide", "*.example.com", "/"),
+    ]);
+    let commit = rig.put([of("wide", "*.example.com", "/wide")]);
+    let mut work = commit.work().iter();
+    let ran = work.find(|(stage, _)| *stage == "virtual host");
+    assert_eq!(ran.map(|(_, keys)| *keys), Some(2));
+}
+
+#[test]
 fn few_ports_serve_http_proxies() {
     let mut rig = Rig::new(Mode::Managed);
     let kinds =
