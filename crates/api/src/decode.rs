@@ -89,11 +89,12 @@ impl Object {
     }
 
     /// Decodes an object that an API server has admitted. Bounds, patterns and cross-field rules are not checked again,
-    /// so objects stay readable if a later API release relaxes them; except the lengths of lists of Contour's HTTPProxies,
-    /// whose CRD has no bounds. `Ok(None)` for a kind or version that Sesame does not read.
+    /// so objects stay readable if a later API release relaxes them; except the sizes of the specs of HTTPProxies and
+    /// Ingresses, and the lengths of lists of Contour's HTTPProxies, whose CRD has no bounds. `Ok(None)` for a kind or
+    /// version that Sesame does not read.
     ///
     /// # Errors
-    /// If the value is not an object, a required field is missing, a field has the wrong type, or a list is too long.
+    /// If the value is not an object, a required field is missing, a field has the wrong type, or a list or spec is too long.
     pub fn decode_admitted(value: Value) -> Result<Option<Object>, DecodeError> {
         decode(value, Validation::Admitted)
     }
