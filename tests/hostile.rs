@@ -61,8 +61,11 @@ const TOO_LARGE: &[&str] =
     &["Gateway: 64 ports, external authorization with names of 1 KB, 1,600 hosts"];
 const TOO_LARGE_TOGETHER: &[&str] = &[
     "HTTPProxy: a local JWT provider of 60 KB, 1,024 routes",
+    "HTTPProxy: 64 remote JWT providers, 1,024 routes",
     "Ingress: 1,000 paths for 3,500 wildcard hosts with TLS",
     "Ingress: 1,300 wildcard hosts with TLS",
+    "Ingress: a default backend for 1,000 wildcard hosts with TLS",
+    "Ingress: a default backend for 7,000 wildcard hosts with TLS",
 ];
 
 #[global_allocator]
