@@ -468,6 +468,9 @@ pub(crate) fn object_of(row: &ObjectKey) -> ObjectKey {
     }
 }
 
+/// Looking for a match that takes all requests among more matches costs more than reading the wider domains.
+const FEW: usize = 16;
+
 /// The objects with routes for a host; empty if no object attaches to the domain itself.
 pub(crate) fn objects(
     reader: &mut Reader<'_>,
@@ -520,7 +523,10 @@ pub(crate) fn objects(
         }
         // No request is left for wider domains.
         let takes_everything = |object: &HostObject| {
-            object.original == wider.domain && object.rules.takes_everything()
+            let rules = &object.rules;
+            object.original == wider.domain
+                && rules.matches.len() <= FEW
+                && rules.takes_everything()
         };
         if found.iter().any(takes_everything) {
             break;
