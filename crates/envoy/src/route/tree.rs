@@ -20,7 +20,7 @@ pub(super) const MANY: usize = 64;
 /// Limit on the tree's size, as a multiple of the routes' size: a route that matches any path is stored under every
 /// key.
 const COPIES: usize = 8;
-/// Limit on copies of large routes: a unit for this number of routes.
+/// Limit on the copies of large routes, without the first unit of each: one unit for this number of routes.
 const PER_LARGE: usize = 8;
 /// The unit of a route's size, in bytes. Most routes have size 1, so the limit doesn't depend on small changes.
 const UNIT: usize = 2_048;

@@ -16,7 +16,7 @@ pub(crate) const MAX_PORTS: usize = 8;
 #[derive(Default)]
 pub(crate) struct HostPorts {
     ports: BTreeMap<(FleetId, Arc<str>), Vec<u16>>,
-    /// Whether a host isn't served on some ports.
+    /// Whether some ports don't serve one of the hosts.
     pub(crate) exceeded: bool,
 }
 

@@ -116,7 +116,7 @@ pub struct Attachments {
     /// Whether its rules would take too much memory on all of its hosts. If so, each host responds with errors to requests
     /// that match nothing else.
     pub oversized: bool,
-    /// Whether a host is left out on some ports, since it is on [too many](crate::shared::host_ports).
+    /// Whether some ports don't serve one of its hosts, since it has reached the [limit](crate::shared::host_ports) on ports.
     pub limited: bool,
 }
 
