@@ -4,6 +4,8 @@
 //! and a Secret's `stringData` is merged. Objects from files are also validated; errors have the field's path and a
 //! message for the file's author. Objects from an API server are not validated again: its release may have laxer rules.
 
+mod limits;
+
 use std::fmt;
 
 use serde::de::DeserializeOwned;
@@ -89,12 +91,13 @@ impl Object {
     }
 
     /// Decodes an object that an API server has admitted. Bounds, patterns and cross-field rules are not checked again,
-    /// so objects stay readable if a later API release relaxes them; except the sizes of the specs of HTTPProxies and
-    /// Ingresses, and the lengths of lists of Contour's HTTPProxies, whose CRD has no bounds. `Ok(None)` for a kind or
-    /// version that Sesame does not read.
+    /// so objects stay readable if a later API release relaxes them. An HTTPProxy or Ingress that exceeds [a
+    /// limit](crate::HttpProxySpec::exceeded) is decoded without its routes. `Ok(None)` for a kind or version that Sesame does
+    /// not read.
     ///
     /// # Errors
-    /// If the value is not an object, a required field is missing, a field has the wrong type, or a list or spec is too long.
+    /// If the value is not an object, a required field is missing, a field has the wrong type, or a spec is too large even
+    /// without its routes.
     pub fn decode_admitted(value: Value) -> Result<Option<Object>, DecodeError> {
         decode(value, Validation::Admitted)
     }
@@ -129,22 +132,22 @@ fn decode(mut value: Value, validation: Validation) -> Result<Option<Object>, De
         return Err(error(None, &[], &message));
     };
     let key = read_metadata(kind, &mut value, validation)?;
-    let decoded = check_size(kind, &value).and_then(|()| {
-        let object = Object::of_kind(kind, value)?;
-        let checked = match (validation, &object) {
-            (Validation::Full, _) => object.resource().check(),
-            (Validation::Admitted, Object::ContourHTTPProxy(proxy)) => {
-                check::at("spec", check::http_proxy::lists(&proxy.spec))
-            }
-            (Validation::Admitted, _) => Ok(()),
-        };
-        checked.map_err(|problem| invalid(&[], problem))?;
-        Ok(Some(object))
-    });
-    decoded.map_err(|error| DecodeError {
+    let decoded = match validation {
+        Validation::Full => validated(kind, value),
+        Validation::Admitted => limits::decode(kind, value),
+    };
+    decoded.map(Some).map_err(|error| DecodeError {
         key: Some(key),
         ..error
     })
+}
+
+fn validated(kind: Kind, value: Value) -> Result<Object, DecodeError> {
+    limits::check_size(kind, &value)?;
+    let object = Object::of_kind(kind, value)?;
+    let checked = object.resource().check();
+    checked.map_err(|problem| invalid(&[], problem))?;
+    Ok(object)
 }
 
 /// Decodes a value that is not an object, such as YAML in a ConfigMap.
@@ -171,42 +174,6 @@ fn prune(value: &mut Value, depth: usize) -> Option<()> {
             .iter_mut()
             .try_for_each(|value| prune(value, depth.checked_sub(1)?)),
         _ => Some(()),
-    }
-}
-
-/// The maximum size of the spec of an HTTPProxy or Ingress, in bytes of JSON: translation keeps several copies of its texts.
-const MAX_SPEC: usize = 256 * 1024;
-
-/// Checks the size of a spec.
-fn check_size(kind: Kind, value: &Value) -> Result<(), DecodeError> {
-    if kind != Kind::Ingress && !kind.is_http_proxy() {
-        return Ok(());
-    }
-    let size = value.get("spec").map_or(0, size);
-    match size > MAX_SPEC {
-        true => {
-            let message = format!(
-                "takes {} KiB; the limit is {} KiB; divide the object into several",
-                size.div_ceil(1024),
-                MAX_SPEC / 1024
-            );
-            Err(error(None, &["spec"], &message))
-        }
-        false => Ok(()),
-    }
-}
-
-/// The approximate length of a value as JSON.
-fn size(value: &Value) -> usize {
-    match value {
-        Value::Object(map) => {
-            let entries = map.iter();
-            let entries = entries.map(|(key, value)| key.len() + size(value) + 4);
-            entries.sum::<usize>() + 2
-        }
-        Value::Array(list) => list.iter().map(|value| size(value) + 1).sum::<usize>() + 2,
-        Value::String(text) => text.len() + 2,
-        Value::Null | Value::Bool(_) | Value::Number(_) => 4,
     }
 }
 

@@ -22,6 +22,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::check::{self, Check};
+use crate::decode::DecodeError;
 use crate::meta::Meta;
 use crate::named::Named;
 use crate::object::resource;
@@ -132,6 +133,10 @@ pub struct HttpProxySpec {
     /// configured to serve.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ingress_class_name: Option<Arc<str>>,
+    /// The limit that the spec exceeded when it was decoded, with the field; the spec then has no routes, inclusions or
+    /// policies.
+    #[serde(skip)]
+    pub exceeded: Option<Arc<DecodeError>>,
 }
 
 /// The inclusion of another HTTPProxy.

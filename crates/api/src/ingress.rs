@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::check::{self, Check};
+use crate::decode::DecodeError;
 use crate::http_proxy::LoadBalancerStatus;
 use crate::key::NamespacedName;
 use crate::meta::Meta;
@@ -71,6 +72,10 @@ pub struct IngressSpec {
     /// The rules, one or more for each host.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rules: Vec<IngressRule>,
+    /// The limit that the spec exceeded when it was decoded, with the field; the spec then has no paths, and its default
+    /// backend is empty.
+    #[serde(skip)]
+    pub exceeded: Option<Arc<DecodeError>>,
 }
 
 /// The certificate for some hosts.

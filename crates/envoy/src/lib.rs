@@ -21,6 +21,7 @@ mod connections;
 mod datagrams;
 mod endpoint;
 mod hcm;
+mod host_bytes;
 mod listener;
 mod on_demand;
 mod render;
@@ -39,6 +40,7 @@ pub use bootstrap::{
 pub use cluster::{cluster, destination};
 pub use datagrams::{datagram_cluster, datagram_endpoints};
 pub use endpoint::endpoints;
+pub use host_bytes::HostBytes;
 pub use listener::listener;
 pub use prost::bytes::Bytes;
 pub use render::{RenderError, render, to_json};

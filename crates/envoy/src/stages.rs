@@ -12,7 +12,9 @@ use sesame_model::{
 };
 
 use crate::route::{self, PartKey};
-use crate::{cluster, datagram_endpoints, destination, secret, trust_bundle, virtual_host, wire};
+use crate::{
+    HostBytes, cluster, datagram_endpoints, destination, secret, trust_bundle, virtual_host, wire,
+};
 
 /// The tables of the model.
 #[derive(Clone, Copy, Debug)]
@@ -70,8 +72,8 @@ pub enum Sharding {
 /// Tables of encoded resources: bytes of a `google.protobuf.Any` unless noted otherwise.
 #[derive(Clone, Copy, Debug)]
 pub struct Encoded {
-    /// Hosts, as the bytes of a `VirtualHost`.
-    pub virtual_hosts: Table<VirtualHostKey, Bytes>,
+    /// Hosts.
+    pub virtual_hosts: Table<VirtualHostKey, HostBytes>,
     /// CDS resources.
     pub clusters: Table<ClusterKey, Bytes>,
     /// EDS resources.
@@ -129,7 +131,7 @@ pub fn stages(b: &mut Builder, inputs: Inputs, options: Options) -> Encoded {
 
 /// Encodes hosts. A host with many routes is joined from parts, and only the parts with a changed route are encoded
 /// again.
-fn hosts(b: &mut Builder, inputs: &Inputs, options: Options) -> Table<VirtualHostKey, Bytes> {
+fn hosts(b: &mut Builder, inputs: &Inputs, options: Options) -> Table<VirtualHostKey, HostBytes> {
     let (hosts, listeners) = (inputs.virtual_hosts, inputs.listeners);
     let visible = move |reader: &mut Reader<'_>, key: &VirtualHostKey, port| {
         let listener = ListenerKey {
@@ -163,8 +165,7 @@ fn hosts(b: &mut Builder, inputs: &Inputs, options: Options) -> Table<VirtualHos
     );
     let encoded = b.derive("envoy.parts", parts, move |reader, key: &PartKey| {
         let part = reader.get(parts, key)?;
-        let bytes = part.encode(key, &mut |port| visible(reader, &key.0, port));
-        Some(Bytes::from(bytes))
+        Some(part.encode(key, &mut |port| visible(reader, &key.0, port)))
     });
     let by_host = b.index(encoded, "parts by host", |(host, _): &PartKey, _| {
         vec![host.clone()]
@@ -179,7 +180,7 @@ fn hosts(b: &mut Builder, inputs: &Inputs, options: Options) -> Table<VirtualHos
             let host = virtual_host(key, &host, &mut |port| visible(reader, key, port));
             return Some(wire::virtual_host(host).into());
         }
-        let parts: Vec<&[u8]> = parts.iter().map(|(_, part)| &***part).collect();
+        let parts: Vec<Bytes> = parts.iter().map(|(_, part)| Bytes::clone(part)).collect();
         let host = route::without_routes(key, &host);
         Some(wire::host_of_parts(host, &route::tree(), &parts))
     })

@@ -37,6 +37,8 @@ use prost::encoding::{
 };
 use prost::{Message, Name};
 
+use crate::HostBytes;
+
 /// Field number of `VirtualHost.routes`.
 const VIRTUAL_HOST_ROUTES: u32 = 3;
 /// Field number of `VirtualHost.typed_per_filter_config`.
@@ -126,7 +128,7 @@ pub(crate) fn renamed_secret(secret: &Bytes, name: &str) -> Bytes {
 pub(crate) fn join_table<'a>(
     name: &str,
     head: &[u8],
-    hosts: impl Iterator<Item = &'a Bytes> + Clone,
+    hosts: impl Iterator<Item = &'a HostBytes> + Clone,
     tail: &[u8],
 ) -> Bytes {
     let value: usize = delimited_len(TABLE_NAME, name.len())
@@ -141,7 +143,8 @@ pub(crate) fn join_table<'a>(
     delimited(TABLE_NAME, name.as_bytes(), &mut out);
     out.put_slice(head);
     for host in hosts {
-        delimited(TABLE_VIRTUAL_HOSTS, host, &mut out);
+        delimited_head(TABLE_VIRTUAL_HOSTS, host.len(), &mut out);
+        host.pieces().iter().for_each(|piece| out.put_slice(piece));
     }
     out.put_slice(tail);
     out.freeze()
@@ -258,29 +261,22 @@ pub(crate) fn matcher_key(key: &str, value: &OnMatch) -> Vec<u8> {
     out
 }
 
-/// The bytes of a virtual host, like [`virtual_host`], with one allocation and one copy. The first part is a `Matcher`
-/// for paths that match no key; the other parts come from [`matcher_key`], sorted by key.
-pub(crate) fn host_of_parts(
-    host: VirtualHost,
-    tree: &MatcherTree,
-    parts: &[impl AsRef<[u8]>],
-) -> Bytes {
+/// The bytes of a virtual host, like [`virtual_host`]. The first part is a `Matcher` for paths that match no key; the other
+/// parts come from [`matcher_key`], sorted by key.
+pub(crate) fn host_of_parts(host: VirtualHost, tree: &MatcherTree, parts: &[Bytes]) -> HostBytes {
     let (rest, keys) = parts.split_first().expect("a matcher has a first part");
-    let host = virtual_host(host);
     let tree = tree.encode_to_vec();
-    let keys_len: usize = keys.iter().map(|key| key.as_ref().len()).sum();
+    let keys_len: usize = keys.iter().map(Bytes::len).sum();
     let tree_len = tree.len() + delimited_len(TREE_PREFIXES, keys_len);
-    let matcher_len = rest.as_ref().len() + delimited_len(MATCHER_TREE, tree_len);
-    let mut out =
-        BytesMut::with_capacity(host.len() + delimited_len(VIRTUAL_HOST_MATCHER, matcher_len));
-    out.put_slice(&host);
-    delimited_head(VIRTUAL_HOST_MATCHER, matcher_len, &mut out);
-    out.put_slice(rest.as_ref());
-    delimited_head(MATCHER_TREE, tree_len, &mut out);
-    out.put_slice(&tree);
-    delimited_head(TREE_PREFIXES, keys_len, &mut out);
-    keys.iter().for_each(|key| out.put_slice(key.as_ref()));
-    out.freeze()
+    let matcher_len = rest.len() + delimited_len(MATCHER_TREE, tree_len);
+    let mut before = virtual_host(host);
+    delimited_head(VIRTUAL_HOST_MATCHER, matcher_len, &mut before);
+    let mut between = Vec::new();
+    delimited_head(MATCHER_TREE, tree_len, &mut between);
+    between.extend(tree);
+    delimited_head(TREE_PREFIXES, keys_len, &mut between);
+    let head = [before.into(), rest.clone(), between.into()];
+    head.into_iter().chain(keys.iter().cloned()).collect()
 }
 
 /// A `StdoutAccessLog` whose entries are JSON objects with these fields.

@@ -78,7 +78,9 @@ fn policy(policy: &RoutePolicy) -> usize {
     let sources = policy.sources.as_ref();
     let sources = sources.map_or(0, |sources| sources.ranges.len() * PART);
     let global = policy.global_rate.as_deref().map_or(0, GlobalRate::bytes);
-    4 * PART + sources + global
+    let jwt = policy.jwt.as_deref();
+    let jwt = jwt.map_or(0, |provider| 3 * PART + provider.len());
+    4 * PART + sources + global + jwt
 }
 
 impl GlobalRate {

@@ -2,10 +2,8 @@
 
 use std::ops::Range;
 
-use prost::bytes::Bytes;
-
-use crate::Sharding;
 use crate::shard::SHARDS;
+use crate::{HostBytes, Sharding};
 
 /// With this many hosts, a table becomes sharded.
 const MANY: usize = 400;
@@ -115,10 +113,10 @@ impl Sizes {
 
 impl Size {
     /// Replaces a host.
-    pub(super) fn replace(&mut self, before: Option<&Bytes>, after: Option<&Bytes>) {
+    pub(super) fn replace(&mut self, before: Option<&HostBytes>, after: Option<&HostBytes>) {
         self.hosts += usize::from(after.is_some());
         self.hosts -= usize::from(before.is_some());
-        self.bytes += after.map_or(0, Bytes::len);
-        self.bytes -= before.map_or(0, Bytes::len);
+        self.bytes += after.map_or(0, HostBytes::len);
+        self.bytes -= before.map_or(0, HostBytes::len);
     }
 }

@@ -9,7 +9,7 @@ use prost::bytes::Bytes;
 use sesame_model::{FleetId, ListenerKey, VirtualHostKey};
 
 use super::tables::{Tables, number_of};
-use crate::{names, route, wire};
+use crate::{HostBytes, names, route, wire};
 
 /// The minimum length of a quoted text that identifies a part, in bytes.
 const MIN_QUOTE: usize = 4;
@@ -89,7 +89,8 @@ impl Tables {
             let Some(current) = table.hosts.get(&place) else {
                 continue;
             };
-            let unchanged = || pb::VirtualHost::decode(&**current).is_ok_and(|now| now == host);
+            let current = current.concat();
+            let unchanged = || pb::VirtualHost::decode(&*current).is_ok_and(|now| now == host);
             if before.as_ref() == Some(&host) || table.held.contains_key(&place) || !unchanged() {
                 continue;
             }
@@ -97,7 +98,7 @@ impl Tables {
                 part: Part::Host(key),
                 last_good: before.map(|host| wire::virtual_host(host).into()),
             };
-            suspects.add(suspect, current);
+            suspects.add(suspect, &current);
         }
         suspects.found()
     }
@@ -109,9 +110,8 @@ impl Tables {
         if let Some(table) = table.filter(|table| table.hosts.contains_key(&place)) {
             self.held_changes.insert((key.table.clone(), place.0));
             let unavailable = || wire::virtual_host(route::unavailable(&key.domain)).into();
-            table
-                .held
-                .insert(place, last_good.unwrap_or_else(unavailable));
+            let held = last_good.map_or_else(unavailable, HostBytes::from);
+            table.held.insert(place, held);
         }
     }
 

@@ -15,15 +15,15 @@ use prost::bytes::Bytes;
 use sesame_engine::{Change, Commit};
 use sesame_model::{FleetId, Listener, ListenerKey, Port, RouteTable, RouteTableKey};
 
+use super::ResourceChange;
 use super::chains::Chains;
 use super::form::{Form, MAX_FORMER, Sizes};
 use super::held::Part;
 use super::listeners::{only_settings_differ, uses};
 use super::on_demand::OnDemand;
-use super::{ResourceChange, bytes};
 use crate::route::{changes_cookies, reserved, scope, script, shard_tail, table_head, table_tail};
 use crate::shard::{SHARDS, is_everywhere, shard};
-use crate::{Encoded, Inputs, Sharding, names, wire};
+use crate::{Encoded, HostBytes, Inputs, Sharding, names, wire};
 
 /// The number that keys of hosts in every shard have instead of a hash.
 const EVERYWHERE: u32 = SHARDS;
@@ -57,9 +57,9 @@ pub(super) struct Table {
     /// The table's reserved domains by number (see [`number_of`]).
     reserved: BTreeSet<(u32, Arc<str>)>,
     /// Hosts by number and domain.
-    pub(super) hosts: BTreeMap<(u32, Arc<str>), Bytes>,
+    pub(super) hosts: BTreeMap<(u32, Arc<str>), HostBytes>,
     /// What is served instead of some hosts; usually empty.
-    pub(super) held: BTreeMap<(u32, Arc<str>), Bytes>,
+    pub(super) held: BTreeMap<(u32, Arc<str>), HostBytes>,
     /// The hosts that change cookies.
     scripted: BTreeSet<(u32, Arc<str>)>,
     sizes: Sizes,
@@ -237,7 +237,7 @@ impl Tables {
             if table.held.remove(&host).is_some() {
                 self.changed.push(Part::Host(key.clone()));
             }
-            let after = bytes(change);
+            let after = change.value().map(|bytes| HostBytes::clone(bytes));
             let size = match number {
                 EVERYWHERE => &mut table.sizes.everywhere,
                 _ => &mut table.sizes.own,
@@ -396,7 +396,7 @@ impl Table {
             .map(|numbers| (numbers.start, none.clone())..(numbers.end, none.clone()));
         let without_host = ranges.clone().flat_map(|range| self.reserved.range(range));
         let without_host = without_host.filter(|key| !self.hosts.contains_key(*key));
-        let without_host: Vec<(&str, Bytes)> = without_host
+        let without_host: Vec<(&str, HostBytes)> = without_host
             .map(|(_, domain)| {
                 (
                     &**domain,
@@ -409,7 +409,7 @@ impl Table {
             .any(|range| self.scripted.range(range).next().is_some());
         let hosts = ranges.flat_map(|range| self.hosts.range(range));
         let hosts = hosts.map(|(key, host)| (&*key.1, self.held.get(key).unwrap_or(host)));
-        let mut hosts: Vec<(&str, &Bytes)> = hosts
+        let mut hosts: Vec<(&str, &HostBytes)> = hosts
             .chain(without_host.iter().map(|(domain, host)| (*domain, host)))
             .collect();
         // Sorted within each number, so the sort merges runs.

@@ -14,6 +14,7 @@ use envoy_types::util::pack_any;
 use matcher::matcher_tree::{MatchMap, TreeType};
 use matcher::{MatcherTree, MatcherType, OnMatch, on_match};
 use prost::Name;
+use prost::bytes::Bytes;
 use sesame_model::{Route, VirtualHost, VirtualHostKey};
 
 use super::tree::{MANY, Tree};
@@ -79,15 +80,16 @@ impl Part {
         &self,
         (host, text): &PartKey,
         visible_port: &mut dyn FnMut(u16) -> u16,
-    ) -> Vec<u8> {
+    ) -> Bytes {
         let on_match = self.on_match(host, visible_port);
-        match &**text {
+        let bytes = match &**text {
             "" => wire::matcher(Matcher {
                 on_no_match: Some(Box::new(on_match)),
                 ..Default::default()
             }),
             text => wire::matcher_key(text, &on_match),
-        }
+        };
+        bytes.into()
     }
 }
 
@@ -146,12 +148,12 @@ mod tests {
             let whole = virtual_host(&key, &host, &mut |port| port);
             prop_assert!(whole.matcher.is_some());
             let tree = Tree::new(&host.routes).unwrap();
-            let encoded: Vec<Vec<u8>> = parts(&host, &tree)
+            let encoded: Vec<Bytes> = parts(&host, &tree)
                 .into_iter()
                 .map(|(text, part)| part.encode(&(key.clone(), text), &mut |port| port))
                 .collect();
             let joined = wire::host_of_parts(crate::route::without_routes(&key, &host), &super::tree(), &encoded);
-            prop_assert_eq!(joined, wire::virtual_host(whole));
+            prop_assert_eq!(joined.concat(), wire::virtual_host(whole));
         }
     }
 }

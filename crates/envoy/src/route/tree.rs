@@ -381,6 +381,26 @@ mod tests {
         assert!(tree.keys["/same"].iter().copied().eq(0..2 * SHARED));
     }
 
+    #[test]
+    fn large_routes_have_few_copies() {
+        let tree = |body: usize| {
+            let paths = (0..2 * MANY).map(|number| exact(&format!("/{number}/{number}")));
+            let mut routes = routes(paths);
+            let large = DirectResponse {
+                status: 200,
+                body: "a".repeat(body),
+            };
+            let large = route(prefix("/"), Action::RespondWith(Box::new(large)));
+            routes.push(Arc::new(large));
+            Tree::new(&routes)
+        };
+        assert!(tree(100).is_some());
+        // Each of the 128 routes for a path permits an eighth of 2 KiB for copies.
+        let keys = tree(100).map_or(0, |tree| tree.keys.len());
+        assert!(tree(16 / keys.min(16) * UNIT).is_some());
+        assert!(tree(64 << 10).is_none());
+    }
+
     proptest! {
         #[test]
         fn a_new_path_changes_few_keys(

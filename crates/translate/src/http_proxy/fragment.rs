@@ -125,8 +125,14 @@ pub(super) fn read(
     let defaults = settings.map(|all| default_headers::of_object(&all.ingress.headers, namespace));
     let defaults = defaults.unwrap_or_default();
     let routes = 0..proxy.spec.routes.len();
+    let routes = routes.filter_map(|index| route::read(reader, of, proxy, index, &mut findings));
+    let mut routes = Vec::from_iter(routes);
+    if let Some(exceeded) = &proxy.spec.exceeded {
+        findings.error(About::SIZE, &exceeded.path_text(), &exceeded.message);
+        routes.push(OwnRoute::unavailable());
+    }
+    let routes = routes.into_iter();
     let routes: Box<[OwnRoute]> = routes
-        .filter_map(|index| route::read(reader, of, proxy, index, &mut findings))
         .map(|route| OwnRoute {
             plan: route.plan.with_defaults(&defaults),
             ..route

@@ -21,7 +21,7 @@ use crate::shared::hostname;
 use crate::shared::jwks::JwksEntry;
 
 /// The maximum total size of a host's keys, issuers and audiences, in bytes: each of its virtual hosts has a copy.
-const MAX_SIZE: usize = 64 << 10;
+const MAX_SIZE: usize = 32 << 10;
 
 /// The default timeout of a JWKS request.
 const TIMEOUT: Duration = Duration::from_secs(1);
@@ -172,7 +172,8 @@ pub(super) fn read(
                 None
             }
         };
-        let texts = provider.issuer.iter().chain(&provider.audiences);
+        let uri = provider.remote_jwks.iter().map(|remote| &remote.uri);
+        let texts = provider.issuer.iter().chain(&provider.audiences).chain(uri);
         size += texts.map(|text| text.len()).sum::<usize>();
         match &keys {
             Some(JwtKeys::Inline(keys)) => size += keys.len(),
@@ -193,7 +194,7 @@ pub(super) fn read(
     }
     if size > MAX_SIZE {
         let message = format!(
-            "the keys, issuers and audiences total {size} bytes; at most {MAX_SIZE} are allowed"
+            "the keys, issuers, audiences and URIs total {size} bytes; at most {MAX_SIZE} are allowed"
         );
         findings.refuse(About::JWT, FIELD, message);
     }

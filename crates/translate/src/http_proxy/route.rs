@@ -42,6 +42,19 @@ pub(super) struct OwnRoute {
     pub(super) plan: Plan,
 }
 
+impl OwnRoute {
+    /// The only route of an HTTPProxy that exceeds a limit: all requests get 503.
+    pub(super) fn unavailable() -> Self {
+        Self {
+            index: 0,
+            conditions: Conditions::default(),
+            partial: false,
+            permit_insecure: false,
+            plan: Plan::answer(UNAVAILABLE),
+        }
+    }
+}
+
 /// What happens to the requests of a route.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Plan {

@@ -34,7 +34,7 @@ const MAX_CHECKED: usize = 256;
 
 /// The maximum size of the routes of an HTTPProxy at all its places in the tree of a root, in bytes. Each route counts with
 /// its copy of the host's settings, but without those of the instance's default limits and headers.
-const MAX_BYTES: usize = 480 * 1024;
+const MAX_BYTES: usize = 352 * 1024;
 
 /// The routes of an HTTPProxy at one place in the tree of a root.
 #[derive(Clone, Debug, Default, PartialEq)]

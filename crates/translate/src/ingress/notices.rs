@@ -52,7 +52,16 @@ pub(super) fn stage(
         if let Some(message) = held::message(reader, of_hosts.held, key) {
             notices.error("spec.rules", message);
         }
-        let hosts = routes::translate(reader, routes, key, &ingress, &mut notices);
+        // An Ingress that exceeds a limit was decoded without its paths; the absence of these isn't its author's error.
+        let mut of_reduced = Notices::default();
+        let of_paths = match &ingress.spec.exceeded {
+            Some(exceeded) => {
+                notices.error(exceeded.path_text(), exceeded.message.clone());
+                &mut of_reduced
+            }
+            None => &mut notices,
+        };
+        let hosts = routes::translate(reader, routes, key, &ingress, of_paths);
         let tls = reader.get(routes.tls, key);
         if let Some(message) = routes::too_many_for_wildcards(&hosts, tls.as_deref()) {
             notices.error("spec.tls", message);
@@ -112,12 +121,11 @@ impl Sources {
             }
         }
         let own = reader.get(self.read.tls, key);
-        let hosts = ingress.spec.tls.iter().flat_map(|tls| &tls.hosts);
-        if own.as_ref().is_some_and(|own| own.hosts.len() == MAX_HOSTS)
-            && hosts.collect::<BTreeSet<_>>().len() > MAX_HOSTS
-        {
+        if own.as_ref().is_some_and(|own| own.exceeding) {
             let message = format!(
-                "only the first {MAX_HOSTS} hosts have TLS; divide the Ingress into several"
+                "only the first {MAX_HOSTS} hosts have TLS, and only the first {} wildcard hosts; divide the Ingress into \
+                 several",
+                tls::MAX_WILDCARDS
             );
             notices.error("spec.tls", message);
         }

@@ -23,6 +23,10 @@ use crate::shared::precedence::{Seniority, Source};
 /// The maximum size of the certificates of an Ingress's hosts, in bytes: on a port with many hosts, each has a copy.
 const MAX_CERTIFICATES: usize = 24 * 1024 * 1024;
 
+/// The maximum number of an Ingress's wildcard hosts with TLS: their filter chains are always in the listener, while those
+/// of many other hosts are loaded on demand.
+pub(super) const MAX_WILDCARDS: usize = 64;
+
 /// The certificates of an Ingress's hosts.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct IngressTls {
@@ -32,8 +36,10 @@ pub(crate) struct IngressTls {
     versions: Option<TlsVersions>,
     /// Whether the Ingress has rules for all hosts; these rules also serve all of its hosts with TLS.
     pub(super) any_host: bool,
-    /// The certificate of each of the first [`MAX_HOSTS`] hosts. Never empty.
+    /// The certificate of each host, up to [`MAX_HOSTS`] and [`MAX_WILDCARDS`]. Never empty.
     pub(super) hosts: BTreeMap<Arc<str>, TlsHost>,
+    /// Whether there are more hosts.
+    pub(super) exceeding: bool,
 }
 
 /// The certificate of a host.
@@ -75,6 +81,7 @@ pub(super) struct TlsStages {
 /// Reads the certificates of an Ingress; `None` if the Ingress doesn't have any.
 pub(super) fn read(ingress: &Ingress) -> Option<IngressTls> {
     let mut hosts = BTreeMap::new();
+    let (mut wildcards, mut exceeding) = (0, false);
     for (index, tls) in ingress.spec.tls.iter().enumerate() {
         let name = tls.secret_name.as_deref();
         let Some(secret) = name.and_then(|name| ingress.tls_secret(name)) else {
@@ -85,12 +92,16 @@ pub(super) fn read(ingress: &Ingress) -> Option<IngressTls> {
             .iter()
             .filter(|host| sesame_api::is_hostname(host));
         for host in valid {
-            if hosts.len() == MAX_HOSTS {
-                break;
-            }
+            let wildcard = host.starts_with('*');
+            let full = hosts.len() == MAX_HOSTS || (wildcard && wildcards == MAX_WILDCARDS);
             let Entry::Vacant(entry) = hosts.entry(Arc::clone(host)) else {
                 continue;
             };
+            if full {
+                exceeding = true;
+                continue;
+            }
+            wildcards += usize::from(wildcard);
             entry.insert(TlsHost {
                 certificate: CertificateKey {
                     namespace: Arc::clone(&secret.namespace),
@@ -105,6 +116,7 @@ pub(super) fn read(ingress: &Ingress) -> Option<IngressTls> {
         versions: annotations::versions(ingress, &mut Notices::default()),
         any_host: super::hosts(ingress).contains(hostname::ANY),
         hosts,
+        exceeding,
     })
 }
 

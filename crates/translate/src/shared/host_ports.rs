@@ -2,44 +2,51 @@
 //! ports would multiply all its routes.
 
 use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
 use sesame_model::FleetId;
 
 use crate::shared::hosts::AttachedHost;
+use crate::shared::listeners::ListenerPoint;
 
 /// The maximum number of a fleet's ports that serve a host of an object.
 pub(crate) const MAX_PORTS: usize = 8;
 
+/// The number of ports that a port counts as if its listener has [checks](ListenerPoint::checks), which are large.
+pub(crate) const CHECKED: usize = 4;
+
 /// The ports that serve each host of an object, by fleet.
 #[derive(Default)]
 pub(crate) struct HostPorts {
-    ports: BTreeMap<(FleetId, Arc<str>), Vec<u16>>,
+    ports: BTreeMap<(FleetId, Arc<str>), Ports>,
     /// Whether some ports don't serve one of the hosts.
     pub(crate) exceeded: bool,
 }
 
+#[derive(Default)]
+struct Ports {
+    numbers: Vec<u16>,
+    /// Each port counts as one, or as [`CHECKED`].
+    count: usize,
+}
+
 impl HostPorts {
     /// Whether this port serves the host: the first ports do.
-    pub(crate) fn admit(&mut self, host: &AttachedHost) -> bool {
+    pub(crate) fn admit(&mut self, point: &ListenerPoint, host: &AttachedHost) -> bool {
         let listener = &host.listener.port;
         let number = listener.port.number;
         let key = (listener.fleet.clone(), Arc::clone(&host.domain));
-        match self.ports.entry(key) {
-            Entry::Vacant(entry) => {
-                entry.insert(vec![number]);
-                true
-            }
-            Entry::Occupied(entry) if entry.get().contains(&number) => true,
-            Entry::Occupied(entry) if entry.get().len() == MAX_PORTS => {
-                self.exceeded = true;
-                false
-            }
-            Entry::Occupied(mut entry) => {
-                entry.get_mut().push(number);
-                true
-            }
+        let ports = self.ports.entry(key).or_default();
+        if ports.numbers.contains(&number) {
+            return true;
         }
+        let count = ports.count + if point.checks { CHECKED } else { 1 };
+        if count > MAX_PORTS {
+            self.exceeded = true;
+            return false;
+        }
+        ports.numbers.push(number);
+        ports.count = count;
+        true
     }
 }

@@ -16,7 +16,7 @@ use super::namespaces::{self, Labels};
 pub(crate) const KINDS: [Kind; 2] = [Kind::HTTPProxy, Kind::Ingress];
 
 /// The maximum number of ports of a Gateway or ListenerSet that serve these kinds: each port has a copy of all hosts.
-pub(crate) const MAX_PORTS: usize = 4;
+pub(crate) const MAX_PORTS: usize = 2;
 
 /// The tables that attachments depend on.
 #[derive(Clone, Copy)]

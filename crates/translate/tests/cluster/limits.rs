@@ -1,8 +1,10 @@
 //! Limits on objects that would multiply what others have.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 use sesame_api::{Kind, Object, ObjectKey};
-use sesame_model::{FleetId, Route};
+use sesame_model::{Action, FleetId, Route};
 use sesame_translate::settings::Mode;
 
 use crate::rig::{Rig, class, fleet, gateway, route, said, set};
@@ -63,7 +65,7 @@ fn a_host_of_a_route_is_served_on_few_ports() {
     );
     let refused = said(&status.parents[8].conditions, "Accepted");
     assert!(
-        refused.starts_with("not Accepted/UnsupportedValue: 8 other ports"),
+        refused.starts_with("not Accepted/UnsupportedValue: other ports of Gateway"),
         "{refused}"
     );
     let conditions = &rig.route("all").parents[0].conditions;
@@ -73,6 +75,27 @@ fn a_host_of_a_route_is_served_on_few_ports() {
         message.contains("at most 8 ports of a Gateway"),
         "{message}"
     );
+}
+
+#[test]
+fn a_port_with_filters_counts_as_several() {
+    let mut rig = Rig::new(Mode::Managed);
+    let auth = json!({"type": "ExternalAuth", "externalAuth": {
+        "protocol": "HTTP", "http": {}, "backendRef": {"name": "a", "port": 80},
+    }});
+    let filters = json!({"filters": {"requests": [auth]}});
+    let to_host = set(
+        route("all", &["web"]),
+        "/spec/hostnames",
+        json!(["a.example.com"]),
+    );
+    rig.put([
+        class("edge", 0),
+        ten_ports("web", &filters),
+        service(),
+        to_host,
+    ]);
+    assert_eq!(ports(&rig, &fleet("web"), "a.example.com"), [8_000, 8_001]);
 }
 
 #[test]
@@ -110,17 +133,14 @@ fn few_ports_serve_http_proxies() {
         "spec": {"virtualhost": {"fqdn": "a.example.com"}, "routes": [{"services": [{"name": "a", "port": 80}]}]},
     });
     rig.put([class("edge", 0), ten_ports("web", &kinds), proxy]);
-    assert_eq!(
-        ports(&rig, &fleet("web"), "a.example.com"),
-        Vec::from_iter(8_000..8_004)
-    );
+    assert_eq!(ports(&rig, &fleet("web"), "a.example.com"), [8_000, 8_001]);
     let gateway = rig.gateway("web");
     let said = |number: usize| said(&gateway.listeners[number].conditions, "ResolvedRefs");
-    assert_eq!(said(3), "ResolvedRefs/ResolvedRefs");
-    let message = said(4);
+    assert_eq!(said(1), "ResolvedRefs/ResolvedRefs");
+    let message = said(2);
     assert!(
         message
-            .contains("InvalidRouteKinds: spec.listeners[4].allowedRoutes.kinds[0]: 4 other ports"),
+            .contains("InvalidRouteKinds: spec.listeners[2].allowedRoutes.kinds[0]: 2 other ports"),
         "{message}"
     );
 }
@@ -174,22 +194,125 @@ fn the_number_of_paths_is_limited() {
     assert_eq!(**last, Route::respond_to_all(503));
 }
 
+/// A path of 1 KB.
+fn long(number: usize) -> String {
+    format!("/{number}{}", "a".repeat(1_000))
+}
+
 #[test]
-fn large_specs_are_refused() {
-    let paths: Vec<Value> = (0..300)
-        .map(|_| path(&format!("/{}", "a".repeat(1_000))))
-        .collect();
-    let large = ingress(
+fn an_ingress_with_a_large_spec_keeps_its_hosts() {
+    let mut rig = Rig::new(Mode::Unmanaged { gateway: None });
+    let paths: Vec<Value> = (0..300).map(|number| path(&long(number))).collect();
+    let mut large = ingress(
         json!([{"host": "a.example.com", "http": {"paths": paths}}]),
         &[],
     );
-    let error = Object::decode_admitted(large)
-        .expect_err("it is too large")
-        .to_string();
-    assert!(
-        error.contains("spec: takes 3") && error.contains("the limit is 256 KiB"),
-        "{error}"
+    large["spec"]["defaultBackend"] = path("/")["backend"].clone();
+    let error = Object::decode(large.clone()).expect_err("it is too large");
+    let message = "spec: takes 322 KiB; the limit is 256 KiB; divide the object into several";
+    assert!(error.to_string().ends_with(message), "{error}");
+    rig.put([service()]);
+    rig.put_admitted(large);
+    let hosts = rig.engine.iter(rig.pipeline.outputs.virtual_hosts);
+    let hosts: Vec<_> = hosts
+        .map(|(key, host)| (key.domain.to_string(), host.routes.clone()))
+        .collect();
+    let unavailable = || vec![Arc::new(Route::respond_to_all(503))];
+    assert_eq!(
+        hosts,
+        [
+            ("*".to_owned(), unavailable()),
+            ("a.example.com".to_owned(), unavailable())
+        ]
     );
+    assert_eq!(errors(&rig, "takes 322 KiB"), ["spec"]);
+    assert_eq!(errors(&rig, "backend"), [""; 0]);
+}
+
+#[test]
+fn an_http_proxy_with_a_large_spec_keeps_its_host_or_place() {
+    let mut rig = Rig::new(Mode::Unmanaged { gateway: None });
+    let route = |number| json!({"conditions": [{"prefix": long(number)}], "services": [{"name": "a", "port": 80}]});
+    let routes: Vec<Value> = (0..300).map(route).collect();
+    let proxy = |name: &str, spec: Value| {
+        json!({
+            "apiVersion": "projectsesame.io/v1", "kind": "HTTPProxy",
+            "metadata": {"name": name, "namespace": "ns"}, "spec": spec,
+        })
+    };
+    rig.put([
+        service(),
+        proxy(
+            "including",
+            json!({
+                "virtualhost": {"fqdn": "b.example.com"},
+                "routes": [{"services": [{"name": "a", "port": 80}]}],
+                "includes": [{"name": "child", "conditions": [{"prefix": "/child"}]}],
+            }),
+        ),
+    ]);
+    rig.put_admitted(proxy(
+        "root",
+        json!({"virtualhost": {"fqdn": "a.example.com"}, "routes": routes}),
+    ));
+    rig.put_admitted(proxy("child", json!({"routes": routes})));
+    let hosts = rig.engine.iter(rig.pipeline.outputs.virtual_hosts);
+    let hosts: Vec<(String, Vec<(String, bool)>)> = hosts
+        .map(|(key, host)| {
+            let routes = host.routes.iter().map(|route| {
+                let unavailable = route.action == Action::Respond(503);
+                (format!("{:?}", route.matches.path), unavailable)
+            });
+            (key.domain.to_string(), routes.collect())
+        })
+        .collect();
+    assert_eq!(
+        hosts,
+        [
+            (
+                "a.example.com".to_owned(),
+                vec![(r#"Prefix("/")"#.to_owned(), true)]
+            ),
+            (
+                "b.example.com".to_owned(),
+                vec![
+                    (r#"StartsWith("/child")"#.to_owned(), true),
+                    (r#"Prefix("/")"#.to_owned(), false)
+                ]
+            ),
+        ]
+    );
+    for name in ["root", "child"] {
+        let status = format!("{:?}", rig.status(Kind::HTTPProxy, name));
+        assert!(
+            status.contains("LimitExceeded") && status.contains("spec: takes 3"),
+            "{status}"
+        );
+    }
+    // The same objects, once they are divided.
+    rig.put([proxy(
+        "root",
+        json!({"virtualhost": {"fqdn": "a.example.com"}, "routes": routes[..100]}),
+    )]);
+    let status = format!("{:?}", rig.status(Kind::HTTPProxy, "root"));
+    assert!(status.contains("\"Valid\""), "{status}");
+}
+
+#[test]
+fn wildcard_hosts_with_tls_are_limited() {
+    let mut rig = Rig::new(Mode::Unmanaged { gateway: None });
+    let with_hosts = |wildcards: usize| {
+        let wildcards = (0..wildcards).map(|number| format!("*.w{number}.example.com"));
+        let others = (0..100).map(|number| format!("h{number}.example.com"));
+        let hosts: Vec<String> = wildcards.chain(others).collect();
+        let hosts: Vec<&str> = hosts.iter().map(|host| &**host).collect();
+        ingress(json!([{"http": {"paths": [path("/")]}}]), &hosts)
+    };
+    rig.put([service(), with_hosts(64)]);
+    let message = "only the first 256 hosts have TLS, and only the first 64 wildcard hosts";
+    assert_eq!(errors(&rig, message), [""; 0]);
+    rig.put([with_hosts(65)]);
+    assert_eq!(errors(&rig, message), ["spec.tls"]);
 }
 
 #[test]
@@ -215,4 +338,50 @@ fn certificates_are_limited_for_all_hosts_of_an_ingress() {
     assert_eq!(errors(&rig, "24 MiB"), [""; 0]);
     rig.put([with_hosts(100)]);
     assert_eq!(errors(&rig, "24 MiB"), ["spec.tls[0].secretName"]);
+}
+
+#[test]
+fn client_authorities_are_limited_for_all_ports_of_a_gateway() {
+    let mut rig = Rig::new(Mode::Managed);
+    let key = rcgen::KeyPair::generate().expect("a key");
+    // 290 KB each.
+    let authorities = |number: usize| {
+        let names = (0..1_000).map(|name| format!("{number}.{name}.{}", "a".repeat(200)));
+        let parameters = rcgen::CertificateParams::new(Vec::from_iter(names)).expect("parameters");
+        json!({
+            "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {"name": format!("ca{number}"), "namespace": "ns"},
+            "data": {"ca.crt": parameters.self_signed(&key).expect("a certificate").pem()},
+        })
+    };
+    let validation = |number: usize| {
+        json!({"validation": {"caCertificateRefs": [
+            {"group": "", "kind": "ConfigMap", "name": format!("ca{number}")},
+        ]}})
+    };
+    let listener = |port: usize| {
+        json!({
+            "name": format!("l{port}"), "port": port, "protocol": "HTTPS",
+            "tls": {"certificateRefs": [{"name": "c"}]},
+        })
+    };
+    // The second port has the references of the first.
+    let frontend = json!({"perPort": [
+        {"port": 1, "tls": validation(0)},
+        {"port": 2, "tls": validation(0)},
+        {"port": 3, "tls": validation(1)},
+    ]});
+    let web = set(
+        gateway("web", "edge", 1),
+        "/spec/tls",
+        json!({"frontend": frontend}),
+    );
+    let web = set(web, "/spec/listeners", (1..4).map(listener).collect());
+    rig.put([class("edge", 0), authorities(0), authorities(1), web]);
+    let status = rig.gateway("web");
+    let exceeding = status.listeners.iter().map(|listener| {
+        let conditions = format!("{:?}", listener.conditions);
+        conditions.contains("all ports take more than 512 KiB")
+    });
+    assert_eq!(Vec::from_iter(exceeding), [false, false, true]);
 }

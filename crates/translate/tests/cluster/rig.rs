@@ -44,6 +44,15 @@ impl Rig {
         self.engine.commit(batch)
     }
 
+    /// Applies an object that an API server has admitted.
+    pub(crate) fn put_admitted(&mut self, object: Value) -> Commit {
+        let mut batch = Batch::new();
+        let object = Object::decode_admitted(object).expect("a readable object");
+        let object = object.expect("a served kind");
+        self.pipeline.inputs.upsert(&mut batch, object);
+        self.engine.commit(batch)
+    }
+
     pub(crate) fn remove(&mut self, kind: Kind, namespace: &str, name: &str) -> Commit {
         let mut batch = Batch::new();
         let key = ObjectKey::new(kind, namespace, name);

@@ -8,7 +8,7 @@ use sesame_engine::{Index, Reader, Table};
 
 use super::RouteKind;
 use crate::problem::Problem;
-use crate::shared::host_ports::{HostPorts, MAX_PORTS};
+use crate::shared::host_ports::{CHECKED, HostPorts, MAX_PORTS};
 use crate::shared::hosts::{AttachedHost, Attachments, ParentVerdict, RouteRules};
 use crate::shared::listeners::{AttachPoints, ListenerPoint, ListenerRef};
 use crate::shared::namespaces::{self, Labels};
@@ -134,14 +134,14 @@ pub(crate) fn attach(
             continue;
         };
         let refused = match hosts_at(reader, sources, &owner, &points, parent, route) {
-            Ok(mut found) => {
-                if !matches!(route.kind, Kind::TCPRoute | Kind::UDPRoute) {
-                    found.retain(|host| ports.admit(host));
-                }
+            Ok(found) => {
+                let limited = !matches!(route.kind, Kind::TCPRoute | Kind::UDPRoute);
+                let before = hosts.len();
+                let found = found.into_iter();
+                let admitted = found.filter(|(point, host)| !limited || ports.admit(point, host));
+                hosts.extend(admitted.map(|(_, host)| host));
                 let refused = route.verdict.and_then(|verdict| verdict.refused.clone());
-                let unserved = found.is_empty().then(|| on_other_ports(&owner));
-                hosts.extend(found);
-                refused.or(unserved)
+                refused.or_else(|| (hosts.len() == before).then(|| on_other_ports(&owner)))
             }
             Err(problem) => Some(problem),
         };
@@ -169,16 +169,16 @@ pub(crate) fn attach(
     })
 }
 
-/// A route's hosts for one parent, or why there are none: each check narrows the remaining listeners, and the first
-/// check that leaves none gives the reason.
-fn hosts_at(
+/// A route's hosts for one parent, with their listeners, or why there are none: each check narrows the remaining
+/// listeners, and the first check that leaves none gives the reason.
+fn hosts_at<'a>(
     reader: &mut Reader<'_>,
     sources: Sources,
     owner: &ObjectKey,
-    points: &AttachPoints,
+    points: &'a AttachPoints,
     parent: &ParentReference,
     route: &Attaching<'_>,
-) -> Result<Vec<AttachedHost>, Problem> {
+) -> Result<Vec<(&'a ListenerPoint, AttachedHost)>, Problem> {
     if let Some(problem) = &points.closed {
         return Err(problem.clone());
     }
@@ -213,9 +213,12 @@ fn hosts_at(
             ),
         ));
     }
-    let hosts: Vec<AttachedHost> = allowed
+    let hosts: Vec<_> = allowed
         .iter()
-        .flat_map(|listener| AttachedHost::on(listener, route.hostnames))
+        .flat_map(|&listener| {
+            let hosts = AttachedHost::on(listener, route.hostnames).into_iter();
+            hosts.map(move |host| (listener, host))
+        })
         .collect();
     if hosts.is_empty() {
         return Err(Problem::new(
@@ -270,8 +273,8 @@ fn no_matching_parent(
 /// The problem if other ports already serve each of the route's hosts.
 fn on_other_ports(owner: &ObjectKey) -> Problem {
     let message = format!(
-        "{MAX_PORTS} other ports of {} already serve each of the route's hosts, the maximum for one route; use another \
-         route for further ports",
+        "other ports of {} already serve each of the route's hosts; the maximum for one route is {MAX_PORTS} ports, where \
+         a port with filters counts as {CHECKED}; use another route for further ports",
         display(owner)
     );
     Problem::new(reason::route::UNSUPPORTED_VALUE, message)

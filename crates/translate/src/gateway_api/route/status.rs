@@ -11,7 +11,7 @@ use sesame_model::{ClusterKey, DestinationKey, FleetId, ListenerKey};
 use crate::fleet::{Rejected, RejectedKind};
 use crate::problem::{Problem, bounded};
 use crate::shared::client_certificates::ClientCertificates;
-use crate::shared::host_ports::MAX_PORTS;
+use crate::shared::host_ports::{CHECKED, MAX_PORTS};
 use crate::shared::hosts::{Attachments, RouteRules};
 use crate::shared::services::{Backend, RoutedBackend};
 
@@ -68,7 +68,7 @@ pub(crate) fn status(
             let limited = attachments.limited.then(|| {
                 format!(
                     "a host is served on at most {MAX_PORTS} ports of a Gateway, the first of its listeners that the \
-                     parentRefs select; use another route for further ports"
+                     parentRefs select; a port with filters counts as {CHECKED}; use another route for further ports"
                 )
             });
             let notes: Vec<&str> = note.into_iter().chain(&limited).map(|note| &**note).collect();

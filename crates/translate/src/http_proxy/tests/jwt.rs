@@ -118,6 +118,10 @@ fn invalid_providers_refuse_all_requests_of_the_host() {
             "{name: x, remoteJWKS: {uri: \"https://a.com/\", timeout: infinity}}".to_owned(),
             "[0].remoteJWKS.timeout: \"infinity\" is not",
         ),
+        (
+            remote(&format!("https://a.com/{}", "a".repeat(32 << 10))),
+            ": the keys, issuers, audiences and URIs total 32782 bytes; at most 32768 are allowed",
+        ),
     ] {
         world.proxy(
             "a",

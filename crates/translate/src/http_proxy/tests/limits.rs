@@ -1,6 +1,9 @@
 //! Trees that exceed the limits, and the effect on their other inclusions.
 
+use sesame_api::{HeadersPolicy, HttpHeader};
+
 use super::super::testing::World;
+use crate::settings::{HeaderDefaults, IngressSettings};
 
 /// Adds a chain of HTTPProxies. Each includes the next one twice, with prefixes `/a` and `/b`, and with `condition`.
 fn doubling(world: &mut World, name: &str, depth: usize, condition: &str) {
@@ -138,16 +141,43 @@ fn settings_of_a_host_count_for_each_route() {
     }
     let lines = world.routes(80, "a.com");
     let count = |action: &str| lines.lines().filter(|line| line.ends_with(action)).count();
-    // 480 KiB for the routes of an HTTPProxy, and 16 MiB for the tree.
+    // 352 KiB for the routes of an HTTPProxy, and 16 MiB for the tree.
     assert_eq!(
         (count("shop/one:80"), count("503"), count("502")),
-        (8 * 7, 43 + 7 * 18, 5)
+        (8 * 5, 45 + 7 * 20, 5)
     );
     let status = world.status("root");
     assert!(
-        status.contains("spec.routes[7]: the routes take more than 480 KiB"),
+        status.contains("spec.routes[5]: the routes take more than 352 KiB"),
         "{status}"
     );
+}
+
+#[test]
+fn default_header_changes_do_not_count() {
+    let mut world = World::new();
+    let set = (0..16).map(|n| HttpHeader {
+        name: format!("x-{n}").into(),
+        value: "a".repeat(1_000).into(),
+    });
+    world.set(IngressSettings {
+        headers: HeaderDefaults {
+            requests: HeadersPolicy {
+                set: set.collect(),
+                ..HeadersPolicy::default()
+            },
+            ..HeaderDefaults::default()
+        },
+        ..IngressSettings::default()
+    });
+    let route =
+        |n| format!("{{conditions: [{{prefix: /{n}}}], services: [{{name: one, port: 80}}]}}, ");
+    let routes: String = (0..100).map(route).collect();
+    world.proxy(
+        "root",
+        &format!("{{virtualhost: {{fqdn: a.com}}, routes: [{routes}]}}"),
+    );
+    assert_eq!(world.status("root"), "valid\n");
 }
 
 #[test]
