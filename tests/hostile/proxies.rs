@@ -151,7 +151,7 @@ fn host_shapes() -> Vec<Option<Shape>> {
         json!({"name": format!("p{number}"), "default": number == 0, "issuer": text(300),
             "remoteJWKS": {"uri": format!("https://k{number}.example.com/{}", text(2_000))}})
     };
-    let key = json!({"kty": "oct", "alg": "HS256", "k": text(30_000)});
+    let key = json!({"kty": "oct", "alg": "HS256", "k": text(60_000)});
     let keys = data(
         "Secret",
         "keys",
@@ -221,7 +221,7 @@ fn host_shapes() -> Vec<Option<Shape>> {
             ),
         ),
         shape!(
-            "HTTPProxy: a local JWT provider of 30 KB, 1,024 routes, 4 ports",
+            "HTTPProxy: a local JWT provider of 60 KB, 1,024 routes, 4 ports",
             vec![keys.clone(), secret.clone(), open_gateway()],
             with_host(json!({"tls": tls, "jwtProviders": list(1, provider)})),
         ),

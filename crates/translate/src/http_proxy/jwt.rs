@@ -21,7 +21,7 @@ use crate::shared::hostname;
 use crate::shared::jwks::JwksEntry;
 
 /// The maximum total size of a host's keys, issuers and audiences, in bytes: each of its virtual hosts has a copy.
-const MAX_SIZE: usize = 32 << 10;
+const MAX_SIZE: usize = 64 << 10;
 
 /// The default timeout of a JWKS request.
 const TIMEOUT: Duration = Duration::from_secs(1);

@@ -65,9 +65,9 @@ pub(super) struct Plan {
     pub(super) request_headers: HeaderChanges,
     pub(super) response_headers: HeaderChanges,
     /// `None` if the host's filter applies.
-    pub(super) sources: Option<SourceFilter>,
+    pub(super) sources: Option<Box<SourceFilter>>,
     /// `None` if the host's limit applies.
-    pub(super) rate: Option<RateLimit>,
+    pub(super) rate: Option<Box<RateLimit>>,
     pub(super) global_rate: global_rate::Limits,
     pub(super) jwt: jwt::Required,
     /// `None` if the host's policy applies.
@@ -252,8 +252,8 @@ fn plan(
         replacements,
         request_headers: request.headers,
         response_headers: response.headers,
-        sources,
-        rate,
+        sources: sources.map(Box::new),
+        rate: rate.map(Box::new),
         global_rate,
         jwt,
         auth,

@@ -34,7 +34,7 @@ const MAX_CHECKED: usize = 256;
 
 /// The maximum size of the routes of an HTTPProxy at all its places in the tree of a root, in bytes. Each route counts with
 /// its copy of the host's settings, but without those of the instance's default limits and headers.
-const MAX_BYTES: usize = 352 * 1024;
+const MAX_BYTES: usize = 384 * 1024;
 
 /// The routes of an HTTPProxy at one place in the tree of a root.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -309,8 +309,8 @@ impl<'a> Rules<'a> {
             true if forwards => self.forwarded.clone(),
             true => self.unchanged.clone(),
             false => {
-                let sources = plan.sources.as_ref().or(self.host.sources.as_ref());
-                let rate = plan.rate.clone().map(Rate::Own);
+                let sources = plan.sources.as_deref().or(self.host.sources.as_ref());
+                let rate = plan.rate.as_deref().cloned().map(Rate::Own);
                 let rate = rate.or_else(|| self.rate.clone());
                 route::shared(policy(sources.cloned(), rate, global, jwt))
             }

@@ -119,8 +119,8 @@ fn invalid_providers_refuse_all_requests_of_the_host() {
             "[0].remoteJWKS.timeout: \"infinity\" is not",
         ),
         (
-            remote(&format!("https://a.com/{}", "a".repeat(32 << 10))),
-            ": the keys, issuers, audiences and URIs total 32782 bytes; at most 32768 are allowed",
+            remote(&format!("https://a.com/{}", "a".repeat(64 << 10))),
+            ": the keys, issuers, audiences and URIs total 65550 bytes; at most 65536 are allowed",
         ),
     ] {
         world.proxy(
