@@ -145,6 +145,16 @@ pub(crate) fn shapes() -> Vec<Option<Shape>> {
             secret(0),
             default(7_000),
         ),
+        shape!(
+            "Ingress: 7,000 rules without paths for a wildcard host",
+            vec![],
+            {
+                let rule = json!({"host": format!("*.{NAME}.example.com")});
+                let spec =
+                    json!({"ingressClassName": "sesame", "rules": list(7_000, |_| rule.clone())});
+                object("networking.k8s.io/v1", "Ingress", NAME, spec)
+            }
+        ),
     ];
     shapes
         .into_iter()

@@ -133,8 +133,8 @@ pub struct HttpProxySpec {
     /// configured to serve.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ingress_class_name: Option<Arc<str>>,
-    /// The limit that the spec exceeded when it was decoded, with the field; the spec then has no routes, inclusions or
-    /// policies.
+    /// The limit that the spec exceeded when it was decoded, with the field. Its routes then have only their conditions; if
+    /// they are empty, it has only the class and the host, with its TLS settings.
     #[serde(skip)]
     pub exceeded: Option<Arc<DecodeError>>,
 }

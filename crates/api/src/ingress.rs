@@ -72,8 +72,8 @@ pub struct IngressSpec {
     /// The rules, one or more for each host.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rules: Vec<IngressRule>,
-    /// The limit that the spec exceeded when it was decoded, with the field; the spec then has no paths, and its default
-    /// backend is empty.
+    /// The limit that the spec exceeded when it was decoded, with the field. Its paths then have no backends; if that wasn't
+    /// enough, it has no paths, and the default backend is empty.
     #[serde(skip)]
     pub exceeded: Option<Arc<DecodeError>>,
 }

@@ -28,7 +28,7 @@ impl HostBytes {
 
 impl From<Vec<u8>> for HostBytes {
     fn from(bytes: Vec<u8>) -> Self {
-        Bytes::from(bytes).into()
+        Bytes::from(bytes.into_boxed_slice()).into()
     }
 }
 

@@ -275,7 +275,8 @@ pub(crate) fn host_of_parts(host: VirtualHost, tree: &MatcherTree, parts: &[Byte
     delimited_head(MATCHER_TREE, tree_len, &mut between);
     between.extend(tree);
     delimited_head(TREE_PREFIXES, keys_len, &mut between);
-    let head = [before.into(), rest.clone(), between.into()];
+    let exact = |bytes: Vec<u8>| Bytes::from(bytes.into_boxed_slice());
+    let head = [exact(before), rest.clone(), exact(between)];
     head.into_iter().chain(keys.iter().cloned()).collect()
 }
 

@@ -1,44 +1,88 @@
 //! Limits on the HTTPProxies and Ingresses that an API server has admitted: the size of their specs, since translation keeps
 //! several copies of their texts, and the lengths of lists of Contour's HTTPProxies, whose CRD has no bounds.
 //!
-//! An object that exceeds a limit is decoded without its routes. Its hosts remain, so that wider hosts don't serve their
-//! requests.
+//! An object that exceeds a limit is decoded without the actions of its routes. If that isn't enough, its hosts remain, so
+//! that wider hosts don't serve their requests.
 
 use std::sync::Arc;
 
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 
 use super::{DecodeError, error, invalid};
 use crate::check;
+use crate::http_proxy::{HttpProxyRoute, HttpProxySpec, HttpProxyVirtualHost};
+use crate::ingress::{IngressBackend, IngressSpec};
 use crate::kind::{Kind, Object};
 
 /// The maximum size of a spec, in bytes of JSON.
 const MAX_SPEC: usize = 256 * 1024;
 
-/// Decodes an object without its routes if it exceeds a limit.
-pub(super) fn decode(kind: Kind, mut value: Value) -> Result<Object, DecodeError> {
-    let exceeded = match check_size(kind, &value) {
-        Err(error) => error,
-        Ok(()) if kind == Kind::ContourHTTPProxy => {
-            let object = Object::of_kind(kind, value.clone())?;
-            match lists(&object) {
-                Err(error) => error,
-                Ok(()) => return Ok(object),
-            }
-        }
-        Ok(()) => return Object::of_kind(kind, value),
-    };
-    remove_routes(&mut value);
-    check_size(kind, &value)?;
+/// Decodes an object, without some of its parts if it exceeds a limit.
+pub(super) fn decode(kind: Kind, value: Value) -> Result<Object, DecodeError> {
+    let size = check_size(kind, &value);
     let mut object = Object::of_kind(kind, value)?;
-    match &mut object {
-        Object::HTTPProxy(proxy) | Object::ContourHTTPProxy(proxy) => {
-            proxy.spec.exceeded = Some(Arc::new(exceeded));
+    let Err(exceeded) = size.and_then(|()| check_lists(&object)) else {
+        return Ok(object);
+    };
+    let exceeded = Arc::new(exceeded);
+    for hosts_only in [false, true] {
+        let spec = match &mut object {
+            Object::HTTPProxy(proxy) | Object::ContourHTTPProxy(proxy) => {
+                reduce_proxy(&mut proxy.spec, hosts_only);
+                proxy.spec.exceeded = Some(Arc::clone(&exceeded));
+                serde_json::to_value(&proxy.spec)
+            }
+            Object::Ingress(ingress) => {
+                reduce_ingress(&mut ingress.spec, hosts_only);
+                ingress.spec.exceeded = Some(Arc::clone(&exceeded));
+                serde_json::to_value(&ingress.spec)
+            }
+            _ => break,
+        };
+        let spec = spec.expect("specs are JSON");
+        if size_of(&spec) <= MAX_SPEC && check_lists(&object).is_ok() {
+            return Ok(object);
         }
-        Object::Ingress(ingress) => ingress.spec.exceeded = Some(Arc::new(exceeded)),
-        _ => {}
     }
-    Ok(object)
+    Err(DecodeError::clone(&exceeded))
+}
+
+fn reduce_proxy(spec: &mut HttpProxySpec, hosts_only: bool) {
+    if hosts_only {
+        let host = spec.virtual_host.take().map(|host| {
+            Box::new(HttpProxyVirtualHost {
+                fqdn: host.fqdn,
+                tls: host.tls,
+                ..HttpProxyVirtualHost::default()
+            })
+        });
+        *spec = HttpProxySpec {
+            virtual_host: host,
+            ingress_class_name: spec.ingress_class_name.take(),
+            ..HttpProxySpec::default()
+        };
+    }
+    for route in &mut spec.routes {
+        *route = HttpProxyRoute {
+            conditions: std::mem::take(&mut route.conditions),
+            ..HttpProxyRoute::default()
+        };
+    }
+}
+
+fn reduce_ingress(spec: &mut IngressSpec, hosts_only: bool) {
+    if hosts_only {
+        let backend = &mut spec.default_backend;
+        *backend = backend.take().map(|_| IngressBackend::default());
+    }
+    for rule in &mut spec.rules {
+        if hosts_only {
+            rule.http = None;
+        }
+        for path in rule.http.iter_mut().flat_map(|http| &mut http.paths) {
+            path.backend = IngressBackend::default();
+        }
+    }
 }
 
 /// Checks the size of a spec.
@@ -46,7 +90,7 @@ pub(super) fn check_size(kind: Kind, value: &Value) -> Result<(), DecodeError> {
     if kind != Kind::Ingress && !kind.is_http_proxy() {
         return Ok(());
     }
-    let size = value.get("spec").map_or(0, size);
+    let size = value.get("spec").map_or(0, size_of);
     match size > MAX_SPEC {
         true => {
             let message = format!(
@@ -60,7 +104,7 @@ pub(super) fn check_size(kind: Kind, value: &Value) -> Result<(), DecodeError> {
     }
 }
 
-fn lists(object: &Object) -> Result<(), DecodeError> {
+fn check_lists(object: &Object) -> Result<(), DecodeError> {
     match object {
         Object::ContourHTTPProxy(proxy) => {
             check::http_proxy::lists(&proxy.spec).map_err(|problem| invalid(&["spec"], problem))
@@ -69,46 +113,15 @@ fn lists(object: &Object) -> Result<(), DecodeError> {
     }
 }
 
-/// Removes everything except the class, the hosts and their TLS settings. A default backend remains, without a Service.
-fn remove_routes(value: &mut Value) {
-    let Some(spec) = value.get_mut("spec").and_then(Value::as_object_mut) else {
-        return;
-    };
-    retain(
-        spec,
-        &[
-            "ingressClassName",
-            "virtualhost",
-            "tls",
-            "rules",
-            "defaultBackend",
-        ],
-    );
-    if let Some(Value::Object(host)) = spec.get_mut("virtualhost") {
-        retain(host, &["fqdn", "tls"]);
-    }
-    if let Some(Value::Array(rules)) = spec.get_mut("rules") {
-        let rules = rules.iter_mut().filter_map(Value::as_object_mut);
-        rules.for_each(|rule| retain(rule, &["host"]));
-    }
-    if let Some(backend) = spec.get_mut("defaultBackend") {
-        *backend = json!({});
-    }
-}
-
-fn retain(map: &mut Map<String, Value>, fields: &[&str]) {
-    map.retain(|field, _| fields.contains(&field.as_str()));
-}
-
 /// The approximate length of a value as JSON.
-fn size(value: &Value) -> usize {
+fn size_of(value: &Value) -> usize {
     match value {
         Value::Object(map) => {
             let entries = map.iter();
-            let entries = entries.map(|(key, value)| key.len() + size(value) + 4);
+            let entries = entries.map(|(key, value)| key.len() + size_of(value) + 4);
             entries.sum::<usize>() + 2
         }
-        Value::Array(list) => list.iter().map(|value| size(value) + 1).sum::<usize>() + 2,
+        Value::Array(list) => list.iter().map(|value| size_of(value) + 1).sum::<usize>() + 2,
         Value::String(text) => text.len() + 2,
         Value::Null | Value::Bool(_) | Value::Number(_) => 4,
     }

@@ -9,7 +9,7 @@ use crate::skip::is_default;
 use super::{AuthorizationServer, CorsPolicy, IpFilter, JwtProvider, RateLimitPolicy};
 
 /// The host that a root serves, and the settings for all its requests.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(feature = "schema", schemars(extend("x-kubernetes-validations" = [{
     "rule": "!(has(self.ipAllowPolicy) && size(self.ipAllowPolicy) > 0 && has(self.ipDenyPolicy) && size(self.ipDenyPolicy) > 0)",

@@ -89,7 +89,7 @@ impl Part {
             }),
             text => wire::matcher_key(text, &on_match),
         };
-        bytes.into()
+        bytes.into_boxed_slice().into()
     }
 }
 

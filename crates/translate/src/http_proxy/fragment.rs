@@ -124,11 +124,19 @@ pub(super) fn read(
     let namespace = &proxy.meta.namespace;
     let defaults = settings.map(|all| default_headers::of_object(&all.ingress.headers, namespace));
     let defaults = defaults.unwrap_or_default();
+    // Without their actions, the routes of an HTTPProxy that exceeds a limit have errors that aren't its author's.
+    let mut of_reduced = Findings::default();
+    let of_routes = match &proxy.spec.exceeded {
+        Some(exceeded) => {
+            findings.error(About::SIZE, &exceeded.path_text(), &exceeded.message);
+            &mut of_reduced
+        }
+        None => &mut findings,
+    };
     let routes = 0..proxy.spec.routes.len();
-    let routes = routes.filter_map(|index| route::read(reader, of, proxy, index, &mut findings));
+    let routes = routes.filter_map(|index| route::read(reader, of, proxy, index, of_routes));
     let mut routes = Vec::from_iter(routes);
-    if let Some(exceeded) = &proxy.spec.exceeded {
-        findings.error(About::SIZE, &exceeded.path_text(), &exceeded.message);
+    if proxy.spec.exceeded.is_some() && proxy.spec.routes.is_empty() {
         routes.push(OwnRoute::unavailable());
     }
     let routes = routes.into_iter();

@@ -20,7 +20,7 @@ use crate::shared::durations::{self, Limit};
 use crate::shared::hostname;
 use crate::shared::jwks::JwksEntry;
 
-/// The maximum total size of a host's keys, issuers and audiences, in bytes: each of its virtual hosts has a copy.
+/// The maximum total size of a host's keys, issuers, audiences and URIs, in bytes: each of its virtual hosts has a copy.
 const MAX_SIZE: usize = 64 << 10;
 
 /// The default timeout of a JWKS request.

@@ -43,7 +43,7 @@ pub(super) struct OwnRoute {
 }
 
 impl OwnRoute {
-    /// The only route of an HTTPProxy that exceeds a limit: all requests get 503.
+    /// The route of an HTTPProxy that exceeds a limit even without its routes: all requests get 503.
     pub(super) fn unavailable() -> Self {
         Self {
             index: 0,

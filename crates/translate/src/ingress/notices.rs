@@ -52,7 +52,7 @@ pub(super) fn stage(
         if let Some(message) = held::message(reader, of_hosts.held, key) {
             notices.error("spec.rules", message);
         }
-        // An Ingress that exceeds a limit was decoded without its paths; the absence of these isn't its author's error.
+        // Without their backends, the paths of an Ingress that exceeds a limit have errors that aren't its author's.
         let mut of_reduced = Notices::default();
         let of_paths = match &ingress.spec.exceeded {
             Some(exceeded) => {

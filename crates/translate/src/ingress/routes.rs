@@ -30,7 +30,8 @@ const NO_BACKEND: u16 = 503;
 /// The maximum number of routes for an Ingress's wildcard hosts with TLS.
 const MAX_OF_WILDCARDS: usize = 512;
 
-/// The maximum number of paths of an Ingress that are served. Requests for other paths of their hosts get 503.
+/// The maximum number of paths of an Ingress that are served, where a rule without paths counts as one. Requests for other
+/// paths of their hosts get 503.
 const MAX_PATHS: usize = 1_024;
 
 /// The tables needed to build routes.
@@ -190,6 +191,12 @@ pub(super) fn translate(
             continue;
         }
         if sources.is_empty() {
+            count += 1;
+            if count > MAX_PATHS {
+                notices.error(format!("spec.rules[{index}]"), too_many_paths());
+                exceeding.insert(domain);
+                continue;
+            }
             let action = default.clone().unwrap_or_else(|| {
                 let message = "has neither paths nor a default backend; add one of them";
                 notices.error(format!("spec.rules[{index}]"), message);
@@ -210,13 +217,8 @@ pub(super) fn translate(
         for (position, (source, action)) in sources.into_iter().enumerate() {
             count += 1;
             if count > MAX_PATHS {
-                let message = format!(
-                    "isn't served, since an Ingress can have at most {MAX_PATHS} paths; divide the Ingress into several"
-                );
-                notices.error(
-                    format!("spec.rules[{index}].http.paths[{position}]"),
-                    message,
-                );
+                let field = format!("spec.rules[{index}].http.paths[{position}]");
+                notices.error(field, too_many_paths());
                 exceeding.insert(Arc::clone(&domain));
                 continue;
             }
@@ -252,6 +254,12 @@ pub(super) fn translate(
     }
     hosts.values_mut().for_each(Vec::shrink_to_fit);
     hosts
+}
+
+fn too_many_paths() -> String {
+    format!(
+        "isn't served, since an Ingress can have at most {MAX_PATHS} paths; divide the Ingress into several"
+    )
 }
 
 fn entry(

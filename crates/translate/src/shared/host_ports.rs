@@ -7,12 +7,11 @@ use std::sync::Arc;
 use sesame_model::FleetId;
 
 use crate::shared::hosts::AttachedHost;
-use crate::shared::listeners::ListenerPoint;
 
 /// The maximum number of a fleet's ports that serve a host of an object.
 pub(crate) const MAX_PORTS: usize = 8;
 
-/// The number of ports that a port counts as if its listener has [checks](ListenerPoint::checks), which are large.
+/// The number of ports that a port counts as if one of its listeners has [checks](crate::shared::listeners::ListenerPoint::checks), which are large.
 pub(crate) const CHECKED: usize = 4;
 
 /// The ports that serve each host of an object, by fleet.
@@ -31,8 +30,8 @@ struct Ports {
 }
 
 impl HostPorts {
-    /// Whether this port serves the host: the first ports do.
-    pub(crate) fn admit(&mut self, point: &ListenerPoint, host: &AttachedHost) -> bool {
+    /// Whether this port serves the host: the first ports do. `checked`: one of the port's listeners has checks.
+    pub(crate) fn admit(&mut self, host: &AttachedHost, checked: bool) -> bool {
         let listener = &host.listener.port;
         let number = listener.port.number;
         let key = (listener.fleet.clone(), Arc::clone(&host.domain));
@@ -40,7 +39,7 @@ impl HostPorts {
         if ports.numbers.contains(&number) {
             return true;
         }
-        let count = ports.count + if point.checks { CHECKED } else { 1 };
+        let count = ports.count + if checked { CHECKED } else { 1 };
         if count > MAX_PORTS {
             self.exceeded = true;
             return false;

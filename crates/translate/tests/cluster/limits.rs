@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use sesame_api::{Kind, Object, ObjectKey};
-use sesame_model::{Action, FleetId, Route};
+use sesame_model::{Action, FleetId, PathMatch, Route};
 use sesame_translate::settings::Mode;
 
 use crate::rig::{Rig, class, fleet, gateway, route, said, set};
@@ -127,11 +127,10 @@ fn few_ports_serve_http_proxies() {
     let mut rig = Rig::new(Mode::Managed);
     let kinds =
         json!({"allowedRoutes": {"kinds": [{"group": "projectsesame.io", "kind": "HTTPProxy"}]}});
-    let proxy = json!({
-        "apiVersion": "projectsesame.io/v1", "kind": "HTTPProxy",
-        "metadata": {"name": "p", "namespace": "ns"},
-        "spec": {"virtualhost": {"fqdn": "a.example.com"}, "routes": [{"services": [{"name": "a", "port": 80}]}]},
-    });
+    let proxy = proxy(
+        "p",
+        json!({"virtualhost": {"fqdn": "a.example.com"}, "routes": [{"services": [{"name": "a", "port": 80}]}]}),
+    );
     rig.put([class("edge", 0), ten_ports("web", &kinds), proxy]);
     assert_eq!(ports(&rig, &fleet("web"), "a.example.com"), [8_000, 8_001]);
     let gateway = rig.gateway("web");
@@ -199,8 +198,56 @@ fn long(number: usize) -> String {
     format!("/{number}{}", "a".repeat(1_000))
 }
 
+/// For each host, the paths of its routes, and whether they answer 503.
+fn hosts(rig: &Rig) -> Vec<(String, Vec<(String, bool)>)> {
+    let hosts = rig.engine.iter(rig.pipeline.outputs.virtual_hosts);
+    let hosts = hosts.map(|(key, host)| {
+        let routes = host.routes.iter().map(|route| {
+            let path = match &route.matches.path {
+                PathMatch::Exact(path)
+                | PathMatch::Prefix(path)
+                | PathMatch::StartsWith(path)
+                | PathMatch::Regex(path) => path,
+            };
+            (path.clone(), route.action == Action::Respond(503))
+        });
+        (key.domain.to_string(), routes.collect())
+    });
+    hosts.collect()
+}
+
+/// A host with these routes.
+fn host(name: &str, routes: &[(&str, bool)]) -> (String, Vec<(String, bool)>) {
+    let routes = routes.iter();
+    let routes = routes.map(|(path, unavailable)| ((*path).to_owned(), *unavailable));
+    (name.to_owned(), routes.collect())
+}
+
 #[test]
-fn an_ingress_with_a_large_spec_keeps_its_hosts() {
+fn an_ingress_with_a_large_spec_keeps_its_paths() {
+    let mut rig = Rig::new(Mode::Unmanaged { gateway: None });
+    let mut paths = vec![path("/a"), path("/b")];
+    paths[1]["backend"]["service"]["name"] = "b".repeat(300_000).into();
+    let mut large = ingress(
+        json!([{"host": "a.example.com", "http": {"paths": paths}}]),
+        &[],
+    );
+    large["spec"]["defaultBackend"] = path("/")["backend"].clone();
+    rig.put([service()]);
+    rig.put_admitted(large);
+    assert_eq!(
+        hosts(&rig),
+        [
+            host("*", &[("/", false)]),
+            host("a.example.com", &[("/a", true), ("/b", true), ("/", false)]),
+        ]
+    );
+    assert_eq!(errors(&rig, "takes 294 KiB"), ["spec"]);
+    assert_eq!(errors(&rig, "backend"), [""; 0]);
+}
+
+#[test]
+fn an_ingress_with_large_paths_keeps_its_hosts() {
     let mut rig = Rig::new(Mode::Unmanaged { gateway: None });
     let paths: Vec<Value> = (0..300).map(|number| path(&long(number))).collect();
     let mut large = ingress(
@@ -213,33 +260,28 @@ fn an_ingress_with_a_large_spec_keeps_its_hosts() {
     assert!(error.to_string().ends_with(message), "{error}");
     rig.put([service()]);
     rig.put_admitted(large);
-    let hosts = rig.engine.iter(rig.pipeline.outputs.virtual_hosts);
-    let hosts: Vec<_> = hosts
-        .map(|(key, host)| (key.domain.to_string(), host.routes.clone()))
-        .collect();
-    let unavailable = || vec![Arc::new(Route::respond_to_all(503))];
+    let unavailable = [("/", true)];
     assert_eq!(
-        hosts,
-        [
-            ("*".to_owned(), unavailable()),
-            ("a.example.com".to_owned(), unavailable())
-        ]
+        hosts(&rig),
+        [host("*", &unavailable), host("a.example.com", &unavailable)]
     );
     assert_eq!(errors(&rig, "takes 322 KiB"), ["spec"]);
-    assert_eq!(errors(&rig, "backend"), [""; 0]);
+    // Without its hosts, an Ingress would be lost.
+    let hosts = (0..1_200).map(|number| format!("{number}.{}", "a".repeat(240)));
+    let rules = hosts.map(|host| json!({"host": host})).collect();
+    let error = Object::decode_admitted(ingress(rules, &[])).expect_err("it is too large");
+    assert!(error.to_string().contains("spec: takes"), "{error}");
 }
 
-#[test]
-fn an_http_proxy_with_a_large_spec_keeps_its_host_or_place() {
-    let mut rig = Rig::new(Mode::Unmanaged { gateway: None });
-    let route = |number| json!({"conditions": [{"prefix": long(number)}], "services": [{"name": "a", "port": 80}]});
-    let routes: Vec<Value> = (0..300).map(route).collect();
-    let proxy = |name: &str, spec: Value| {
-        json!({
-            "apiVersion": "projectsesame.io/v1", "kind": "HTTPProxy",
-            "metadata": {"name": name, "namespace": "ns"}, "spec": spec,
-        })
-    };
+fn proxy(name: &str, spec: Value) -> Value {
+    json!({
+        "apiVersion": "projectsesame.io/v1", "kind": "HTTPProxy",
+        "metadata": {"name": name, "namespace": "ns"}, "spec": spec,
+    })
+}
+
+/// Applies a root, and a child that another root includes, whose routes are too large.
+fn put_large(rig: &mut Rig, routes: &[Value]) {
     rig.put([
         service(),
         proxy(
@@ -256,44 +298,57 @@ fn an_http_proxy_with_a_large_spec_keeps_its_host_or_place() {
         json!({"virtualhost": {"fqdn": "a.example.com"}, "routes": routes}),
     ));
     rig.put_admitted(proxy("child", json!({"routes": routes})));
-    let hosts = rig.engine.iter(rig.pipeline.outputs.virtual_hosts);
-    let hosts: Vec<(String, Vec<(String, bool)>)> = hosts
-        .map(|(key, host)| {
-            let routes = host.routes.iter().map(|route| {
-                let unavailable = route.action == Action::Respond(503);
-                (format!("{:?}", route.matches.path), unavailable)
-            });
-            (key.domain.to_string(), routes.collect())
-        })
-        .collect();
+    for name in ["root", "child"] {
+        let status = format!("{:?}", rig.status(Kind::HTTPProxy, name));
+        let limit = status.contains("LimitExceeded") && status.contains("spec: takes 3");
+        assert!(limit && !status.contains("is required"), "{status}");
+    }
+}
+
+#[test]
+fn an_http_proxy_with_a_large_spec_keeps_its_routes() {
+    let mut rig = Rig::new(Mode::Unmanaged { gateway: None });
+    let header = |number| json!({"name": format!("x-{number}"), "value": "a".repeat(4_000)});
+    let set: Vec<Value> = (0..80).map(header).collect();
+    put_large(
+        &mut rig,
+        &[
+            json!({"conditions": [{"prefix": "/x"}], "services": [{"name": "a", "port": 80}]}),
+            json!({
+                "conditions": [{"exact": "/y"}],
+                "services": [{"name": "a", "port": 80}],
+                "requestHeadersPolicy": {"set": set},
+            }),
+        ],
+    );
     assert_eq!(
-        hosts,
+        hosts(&rig),
         [
-            (
-                "a.example.com".to_owned(),
-                vec![(r#"Prefix("/")"#.to_owned(), true)]
-            ),
-            (
-                "b.example.com".to_owned(),
-                vec![
-                    (r#"StartsWith("/child")"#.to_owned(), true),
-                    (r#"Prefix("/")"#.to_owned(), false)
-                ]
+            host("a.example.com", &[("/y", true), ("/x", true)]),
+            host(
+                "b.example.com",
+                &[("/child/y", true), ("/child/x", true), ("/", false)]
             ),
         ]
     );
-    for name in ["root", "child"] {
-        let status = format!("{:?}", rig.status(Kind::HTTPProxy, name));
-        assert!(
-            status.contains("LimitExceeded") && status.contains("spec: takes 3"),
-            "{status}"
-        );
-    }
-    // The same objects, once they are divided.
-    rig.put([proxy(
-        "root",
-        json!({"virtualhost": {"fqdn": "a.example.com"}, "routes": routes[..100]}),
-    )]);
+}
+
+#[test]
+fn an_http_proxy_with_large_conditions_keeps_its_host_or_place() {
+    let mut rig = Rig::new(Mode::Unmanaged { gateway: None });
+    let route = |number| json!({"conditions": [{"prefix": long(number)}], "services": [{"name": "a", "port": 80}]});
+    let routes: Vec<Value> = (0..300).map(route).collect();
+    put_large(&mut rig, &routes);
+    assert_eq!(
+        hosts(&rig),
+        [
+            host("a.example.com", &[("/", true)]),
+            host("b.example.com", &[("/child", true), ("/", false)]),
+        ]
+    );
+    // Half of it is in effect.
+    let half = json!({"virtualhost": {"fqdn": "a.example.com"}, "routes": routes[..150]});
+    rig.put([proxy("root", half)]);
     let status = format!("{:?}", rig.status(Kind::HTTPProxy, "root"));
     assert!(status.contains("\"Valid\""), "{status}");
 }

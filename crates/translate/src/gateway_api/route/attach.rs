@@ -138,8 +138,9 @@ pub(crate) fn attach(
                 let limited = !matches!(route.kind, Kind::TCPRoute | Kind::UDPRoute);
                 let before = hosts.len();
                 let found = found.into_iter();
-                let admitted = found.filter(|(point, host)| !limited || ports.admit(point, host));
-                hosts.extend(admitted.map(|(_, host)| host));
+                let admitted =
+                    found.filter(|(host, checked)| !limited || ports.admit(host, *checked));
+                hosts.extend(admitted.map(|(host, _)| host));
                 let refused = route.verdict.and_then(|verdict| verdict.refused.clone());
                 refused.or_else(|| (hosts.len() == before).then(|| on_other_ports(&owner)))
             }
@@ -169,16 +170,16 @@ pub(crate) fn attach(
     })
 }
 
-/// A route's hosts for one parent, with their listeners, or why there are none: each check narrows the remaining
-/// listeners, and the first check that leaves none gives the reason.
-fn hosts_at<'a>(
+/// A route's hosts for one parent, and whether a listener of their port has checks, or why there are none: each check narrows
+/// the remaining listeners, and the first check that leaves none gives the reason.
+fn hosts_at(
     reader: &mut Reader<'_>,
     sources: Sources,
     owner: &ObjectKey,
-    points: &'a AttachPoints,
+    points: &AttachPoints,
     parent: &ParentReference,
     route: &Attaching<'_>,
-) -> Result<Vec<(&'a ListenerPoint, AttachedHost)>, Problem> {
+) -> Result<Vec<(AttachedHost, bool)>, Problem> {
     if let Some(problem) = &points.closed {
         return Err(problem.clone());
     }
@@ -215,9 +216,11 @@ fn hosts_at<'a>(
     }
     let hosts: Vec<_> = allowed
         .iter()
-        .flat_map(|&listener| {
+        .flat_map(|listener| {
+            let mut checking = points.listeners.iter().filter(|point| point.checks);
+            let checked = checking.any(|point| point.port() == listener.port());
             let hosts = AttachedHost::on(listener, route.hostnames).into_iter();
-            hosts.map(move |host| (listener, host))
+            hosts.map(move |host| (host, checked))
         })
         .collect();
     if hosts.is_empty() {
