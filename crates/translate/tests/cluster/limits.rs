@@ -1,7 +1,5 @@
 //! Limits on objects that would multiply what others have.
 
-use std::sync::Arc;
-
 use serde_json::{Value, json};
 use sesame_api::{Kind, Object, ObjectKey};
 use sesame_model::{Action, FleetId, PathMatch, Route};
