@@ -8,6 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::{Signal, kill};
 use nix::time::clock_getcpuclockid;
 use nix::unistd::Pid;
@@ -39,6 +40,13 @@ pub(crate) fn memory(pid: Option<u32>) -> Result<Memory> {
         now: field("VmRSS:")?,
         peak: field("VmHWM:")?,
     })
+}
+
+/// Raises the limit of open files to its maximum, and returns that.
+pub(crate) fn raise_file_limit() -> Result<u64> {
+    let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
+    setrlimit(Resource::RLIMIT_NOFILE, hard, hard)?;
+    Ok(hard)
 }
 
 /// CPU time of a process in milliseconds, including threads that have exited.

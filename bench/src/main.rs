@@ -9,6 +9,7 @@
 
 mod api_server;
 mod echo;
+mod fleets;
 mod floor;
 mod kinds;
 mod listeners;
@@ -69,7 +70,7 @@ struct Settings {
     /// Number of TCP connections and of UDP sessions for `sessions`
     #[arg(long, default_value_t = 10_000)]
     sessions: usize,
-    /// Number of rounds for `--api-server`, and of pairs of changes for `kinds` and `sessions`
+    /// Number of rounds for `--api-server`, of pairs of changes for `kinds` and `sessions`, and of updates for `fleets`
     #[arg(long, default_value_t = 100)]
     rounds: usize,
     /// Use this `sesame` binary for `rss` and `--api-server` instead of the one next to this program
@@ -97,6 +98,8 @@ enum Group {
     Policies,
     /// HTTPS listeners of many ListenerSets
     Listeners,
+    /// Updates of a fleet while another one floods the xDS server
+    Fleets,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -135,6 +138,7 @@ fn groups(settings: &Settings) -> Result<Vec<Figure>> {
                 Group::Sessions => sessions::run(settings)?,
                 Group::Policies => policies::run(settings)?,
                 Group::Listeners => listeners::run(settings)?,
+                Group::Fleets => fleets::run(settings)?,
             });
         }
     }

@@ -8,7 +8,6 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use serde_json::{Value, json};
 use sesame_testkit::many::{self, GATEWAY, NAMESPACE};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -18,6 +17,7 @@ use tokio::time::{sleep, timeout};
 use crate::Settings;
 use crate::echo::Echo;
 use crate::local::{self, ADDRESS, Local};
+use crate::machine;
 use crate::report::{Figure, Unit};
 use crate::rig;
 
@@ -95,8 +95,7 @@ pub(crate) fn run(settings: &Settings) -> Result<Vec<Figure>> {
 /// Raises the limit of open files, which Envoy inherits, to its maximum; returns the number of TCP connections, each
 /// with a UDP session, that it allows.
 fn allowed(count: usize) -> Result<usize> {
-    let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
-    setrlimit(Resource::RLIMIT_NOFILE, hard, hard)?;
+    let hard = machine::raise_file_limit()?;
     let most = usize::try_from(hard.saturating_sub(SPARE) / FILES)?;
     if most < count {
         eprintln!(

@@ -40,8 +40,8 @@ pub(super) struct Tally {
     pub(super) failed: u64,
     /// Time since the start, and reason, of the first failures.
     failures: Vec<(Duration, String)>,
-    /// The longest request.
-    slowest: Duration,
+    /// The duration of each request.
+    durations: Vec<Duration>,
     /// Duration of the load.
     took: Duration,
 }
@@ -75,7 +75,7 @@ impl Load {
 
 impl Tally {
     fn note(&mut self, begun: Instant, since: Instant, outcome: Result<()>) {
-        self.slowest = self.slowest.max(since.elapsed());
+        self.durations.push(since.elapsed());
         match outcome {
             Ok(()) => self.answered += 1,
             Err(error) => {
@@ -91,7 +91,7 @@ impl Tally {
         self.answered += other.answered;
         self.failed += other.failed;
         self.failures.extend(other.failures);
-        self.slowest = self.slowest.max(other.slowest);
+        self.durations.extend(other.durations);
     }
 
     fn reasons(&self) -> String {
@@ -107,13 +107,20 @@ impl Tally {
 
 impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut durations = self.durations.clone();
+        durations.sort_unstable();
+        let at = |percent: usize| {
+            let place = (durations.len() * percent).div_ceil(100).saturating_sub(1);
+            durations.get(place).map_or(0, Duration::as_millis)
+        };
         write!(
             f,
-            "{} requests in {:.0} s, {} failed, the slowest took {} ms",
+            "{} requests in {:.0} s, {} failed, p99 {} ms, the slowest took {} ms",
             self.answered + self.failed,
             self.took.as_secs_f32(),
             self.failed,
-            self.slowest.as_millis()
+            at(99),
+            at(100)
         )
     }
 }
