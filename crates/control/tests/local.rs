@@ -15,7 +15,7 @@ use sesame_control::event::{ChangeKind, RunEvent};
 use sesame_control::files::FilesConfig;
 use sesame_control::local::{Events, Local, LocalConfig};
 use sesame_testkit::client::{Request, send};
-use sesame_testkit::fake_envoy::{FakeEnvoy, Server, State};
+use sesame_testkit::fake_envoy::{FakeEnvoy, Message, Server, State};
 use sesame_xds::ResourceType::{self, Cluster, Listener, Route};
 use tempfile::{NamedTempFile, TempDir};
 use tokio::time::timeout;
@@ -226,7 +226,24 @@ fn tls_gateway(address: &str, names: &[&str]) -> String {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_rejected_filter_chain_does_not_affect_others() {
     let address = "127.0.77.19";
-    let mut run = start(address, |_| {}).await;
+    let mut run = start(address, |config| {
+        config.admin = Some("127.0.77.19:0".parse().unwrap());
+    })
+    .await;
+    let admin = run.local.admin().unwrap();
+    let metric = async |line: &str| {
+        let request = Request::get("localhost", "/metrics");
+        let shown = async {
+            loop {
+                let page = send(admin, &request).await.unwrap().body;
+                if String::from_utf8_lossy(&page).contains(line) {
+                    return;
+                }
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        timeout(TIMEOUT, shown).await.expect(line);
+    };
     let bad = |ty, body: &str| ty == Listener && body.contains("8080/bad.example");
     let envoy = run.envoy(bad).await;
     run.ready().await;
@@ -256,6 +273,16 @@ async fn a_rejected_filter_chain_does_not_affect_others() {
         .await
         .unwrap();
     assert!(has(&envoy.state(), "bad.example"));
+    metric("sesame_rejected_parts 1").await;
+
+    // A new Envoy gets the others too, and nothing that it rejects.
+    let fresh = run.envoy(bad).await;
+    fresh
+        .until(|state| has(state, "8080/good.example") && has(state, "8080/other.example"))
+        .await
+        .unwrap();
+    let rejects = |message: &Message| matches!(message, Message::Nack(..));
+    assert!(!fresh.state().messages().iter().any(rejects));
 
     change(&run, &["good", "bad", "new"]);
     envoy
@@ -268,6 +295,7 @@ async fn a_rejected_filter_chain_does_not_affect_others() {
         .until(|state| !has(state, "bad.example"))
         .await
         .unwrap();
+    metric("sesame_rejected_parts 0").await;
     run.local.shutdown().await;
 }
 
