@@ -92,8 +92,8 @@ impl Object {
 
     /// Decodes an object that an API server has admitted. Bounds, patterns and cross-field rules are not checked again,
     /// so objects stay readable if a later API release relaxes them. An HTTPProxy or Ingress that exceeds [a
-    /// limit](crate::HttpProxySpec::exceeded) is decoded without its routes. `Ok(None)` for a kind or version that Sesame does
-    /// not read.
+    /// limit](crate::HttpProxySpec::exceeded) is decoded without the actions of its routes, or without its routes. `Ok(None)`
+    /// for a kind or version that Sesame does not read.
     ///
     /// # Errors
     /// If the value is not an object, a required field is missing, a field has the wrong type, or a spec is too large even

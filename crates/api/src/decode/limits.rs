@@ -1,8 +1,8 @@
-//! Limits on the HTTPProxies and Ingresses that an API server has admitted: the size of their specs, since translation keeps
-//! several copies of their texts, and the lengths of lists of Contour's HTTPProxies, whose CRD has no bounds.
+//! Limits on HTTPProxies and Ingresses: the size of their specs, since translation keeps several copies of their texts, and
+//! the lengths of lists of Contour's HTTPProxies, whose CRD has no bounds.
 //!
-//! An object that exceeds a limit is decoded without the actions of its routes. If that isn't enough, its hosts remain, so
-//! that wider hosts don't serve their requests.
+//! An object that an API server has admitted although it exceeds a limit is decoded without the actions of its routes. If
+//! that isn't enough, its hosts remain, so that wider hosts don't serve their requests. An object from a file is refused.
 
 use std::sync::Arc;
 
