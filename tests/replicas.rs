@@ -44,12 +44,10 @@ struct Replica {
 impl Replica {
     /// A replica whose table once had this many hosts, of which [`HOSTS`] remain.
     fn new(seen: usize, port: u16, backend: SocketAddr) -> Self {
-        let supports_variants: sesame_xds::SupportsVariants =
-            |first| first.node.as_ref().is_some_and(sesame_envoy::has_module);
         let mut replica = Self {
             core: Core::new(Options::default()),
             registry: Registry::new(sesame_xds::ServerConfig {
-                supports_variants: Some(supports_variants),
+                supports_variants: Some(sesame_envoy::has_module),
                 ..sesame_xds::ServerConfig::default()
             }),
         };

@@ -15,8 +15,7 @@ use crate::progress::Progress;
 use crate::translator::{Message, Rejection, TranslatorOutputs};
 
 /// Envoys that have loaded Sesame's module get the resource variants written for that module.
-pub(crate) const SUPPORTS_VARIANTS: xds::SupportsVariants =
-    |first| first.node.as_ref().is_some_and(sesame_envoy::has_module);
+pub(crate) const SUPPORTS_VARIANTS: xds::SupportsVariants = sesame_envoy::has_module;
 
 /// How the stream events of Envoys are interpreted.
 pub(crate) trait StreamPolicy: Send + Sync {

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use envoy_types::pb::envoy::service::discovery::v3::DeltaDiscoveryRequest;
+use envoy_types::pb::envoy::config::core::v3::Node;
 
 use crate::resource::FleetId;
 
@@ -13,8 +13,8 @@ use crate::resource::FleetId;
 pub type Authorize =
     Arc<dyn Fn(&tonic::Extensions, &FleetId) -> Result<(), String> + Send + Sync + 'static>;
 
-/// Decides from a stream's first request whether its client supports resource variants.
-pub type SupportsVariants = fn(&DeltaDiscoveryRequest) -> bool;
+/// Decides whether a client supports resource variants.
+pub type SupportsVariants = fn(&Node) -> bool;
 
 /// Settings for a [`crate::Registry`].
 #[derive(Clone, Default)]
@@ -53,14 +53,15 @@ pub struct Limits {
     /// Length of a name, in bytes.
     pub name_bytes: usize,
     /// Size of a request, in bytes. A reconnecting client lists all its resources in one request, at about 40 bytes
-    /// each plus the name.
+    /// each plus the name. Requests of a fleet that haven't been processed have at most as many bytes together, not
+    /// counting those below 4 KiB.
     pub request_bytes: usize,
     /// Size of the node in a request, in bytes. Envoy's node lists its extensions and takes about 60 kB.
     pub node_bytes: usize,
     /// Size at which a response is split, in bytes. A resource larger than this gets a response of its own.
     pub response_bytes: usize,
-    /// Deadline for the first request of a stream.
-    pub first_request_timeout: Duration,
+    /// Deadline for the first request of a stream, and for the rest of a request that has begun.
+    pub request_timeout: Duration,
     /// How long listeners and routes wait for an ACK of the clusters in the same update. Envoy stops waiting for a
     /// cluster's endpoints after 15 s.
     pub warming_timeout: Duration,
@@ -87,7 +88,7 @@ impl Default for Limits {
             request_bytes: 16 << 20,
             node_bytes: 1 << 20,
             response_bytes: 1 << 20,
-            first_request_timeout: Duration::from_secs(30),
+            request_timeout: Duration::from_secs(30),
             warming_timeout: Duration::from_secs(20),
             removal_delay: Duration::from_secs(1),
             clusters_removed_immediately: |_| false,

@@ -3,15 +3,12 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use envoy_types::pb::envoy::service::discovery::v3::DeltaDiscoveryRequest;
-use envoy_types::pb::google::rpc::Status;
-use prost::Message;
-
 use crate::config::Limits;
 use crate::fleet::Fleet;
 use crate::nack;
 use crate::resource::{FleetId, Resource, ResourceType, Update};
 use crate::session::Session;
+use crate::wire::{DeltaRequest, ErrorDetail};
 
 /// Runs one stream: each step is an update of the fleet, or a request. A request is encoded as protobuf, after a byte for
 /// its type, a byte that selects an ACK or a NACK, and a byte for its length.
@@ -29,17 +26,14 @@ pub fn requests(data: &[u8]) {
         if step % 4 == 0 {
             revision += 1;
             fleet.apply(update(ty, body, revision));
-        } else if let Ok(mut request) = DeltaDiscoveryRequest::decode(body) {
+        } else if let Ok(mut request) = DeltaRequest::read(body, &Limits::default()) {
             request.type_url = ty.type_url().to_owned();
             if step % 4 > 1 {
                 request.response_nonce.clone_from(&nonce);
             }
             if step % 4 == 3 {
                 let message = String::from_utf8_lossy(body).into_owned();
-                request.error_detail = Some(Status {
-                    message,
-                    ..Status::default()
-                });
+                request.error_detail = Some(ErrorDetail { message });
             }
             if session.request(&mut fleet, &request).is_err() {
                 break;

@@ -12,7 +12,7 @@
 //!   resources that a NACK names. `ordering`: make before break.
 //! - `type_state`: one type on one stream. `session`: all types of a stream. Both are pure state machines without IO.
 //! - `fleet`: state shared by a fleet's clients: resources, change log, accepted and rejected versions.
-//! - `wire`, `stream`, `server`: gRPC and tasks.
+//! - `wire`, `grpc`, `stream`, `server`: messages, their framing, and tasks.
 //! - [`tls`]: mutual TLS, where certificates identify fleets.
 
 mod config;
@@ -20,6 +20,7 @@ mod event;
 mod fleet;
 #[cfg(fuzzing)]
 pub mod fuzzing;
+mod grpc;
 mod nack;
 mod ordering;
 mod pending;

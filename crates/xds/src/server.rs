@@ -2,25 +2,27 @@
 
 use std::collections::HashMap;
 use std::convert::Infallible;
+use std::future::{Ready, ready};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use envoy_types::pb::envoy::service::discovery::v3::DeltaDiscoveryRequest;
-use tokio::sync::{mpsc, watch};
-use tokio_stream::wrappers::ReceiverStream;
-use tonic::codegen::{Body, BoxFuture, Service, StdError, http};
-use tonic::server::{Grpc, NamedService, StreamingService};
-use tonic::{Status, Streaming};
+use tokio::sync::{Semaphore, SemaphorePermit, mpsc, watch};
+use tonic::body::Body;
+use tonic::codegen::{Service, StdError, http};
+use tonic::metadata::GRPC_CONTENT_TYPE;
+use tonic::server::NamedService;
+use tonic::{Extensions, Status};
 
 use crate::config::{Limits, ServerConfig};
 use crate::event::{EventReceiver, Publisher};
 use crate::fleet::{Fleet, FleetStatus};
+use crate::grpc::{Memory, Requests, Responses};
 use crate::resource::{FleetId, ResourceType, Update};
 use crate::sent::{SentCounters, SentTotals};
 use crate::stream;
-use crate::wire::{DeltaCodec, DeltaResponse};
+use crate::tls::Peer;
 
 const DELTA: &str =
     "/envoy.service.discovery.v3.AggregatedDiscoveryService/DeltaAggregatedResources";
@@ -29,7 +31,10 @@ const STATE_OF_THE_WORLD: &str =
 /// Number of responses buffered per stream.
 const RESPONSE_BUFFER: usize = 2;
 /// Concurrent streams on a connection. Envoy uses one.
-const STREAMS_PER_CONNECTION: u32 = 16;
+const STREAMS_PER_CONNECTION: u32 = 4;
+/// How many bytes of a stream, and of a connection, the server buffers until the stream's task reads them.
+const STREAM_WINDOW: u32 = 32 << 10;
+const CONNECTION_WINDOW: u32 = 64 << 10;
 /// Interval and timeout of HTTP/2 keepalive pings.
 const KEEPALIVE: Duration = Duration::from_secs(30);
 
@@ -37,6 +42,8 @@ const KEEPALIVE: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 pub(crate) struct SharedFleet {
     state: Mutex<Fleet>,
+    /// Streams process requests in turn, so that a fleet with many requests has one task to run, like other fleets.
+    turn: Semaphore,
     /// Notifies streams of changes.
     changed: watch::Sender<()>,
     publisher: Arc<Publisher>,
@@ -65,6 +72,12 @@ impl SharedFleet {
             self.changed.send_replace(());
         }
         result
+    }
+
+    /// Waits until no other stream of the fleet processes a request.
+    pub(crate) async fn turn(&self) -> Option<SemaphorePermit<'_>> {
+        // Never closed.
+        self.turn.acquire().await.ok()
     }
 
     pub(crate) fn changed(&self) -> watch::Receiver<()> {
@@ -110,6 +123,8 @@ struct Known {
 pub(crate) struct Inner {
     pub(crate) config: ServerConfig,
     fleets: Mutex<Fleets>,
+    /// The memory for requests, by the fleet that the client's certificate names.
+    memory: Mutex<HashMap<Option<FleetId>, Memory>>,
     publisher: Arc<Publisher>,
     next_client: AtomicU64,
     pub(crate) sent: SentCounters,
@@ -120,10 +135,20 @@ impl Inner {
         self.fleets.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The memory for the requests of a stream that begins.
+    fn memory(&self, extensions: &Extensions) -> Memory {
+        let fleet = extensions.get::<Peer>().map(|peer| peer.fleet.clone());
+        let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
+        memory.retain(|_, memory| !memory.is_unused());
+        let new = || Memory::new(&self.config.limits);
+        memory.entry(fleet).or_insert_with(new).clone()
+    }
+
     fn get_or_create<'a>(&self, fleets: &'a mut Fleets, id: &FleetId) -> &'a mut Known {
         fleets.by_id.entry(id.clone()).or_insert_with(|| Known {
             shared: Arc::new(SharedFleet {
                 state: Mutex::new(Fleet::new(id.clone())),
+                turn: Semaphore::new(1),
                 changed: watch::Sender::new(()),
                 publisher: Arc::clone(&self.publisher),
             }),
@@ -209,6 +234,7 @@ impl Registry {
             inner: Arc::new(Inner {
                 config,
                 fleets: Mutex::default(),
+                memory: Mutex::default(),
                 publisher: Arc::default(),
                 next_client: AtomicU64::new(1),
                 sent: SentCounters::default(),
@@ -310,6 +336,8 @@ impl Registry {
             .http2_keepalive_interval(Some(KEEPALIVE))
             .http2_keepalive_timeout(Some(KEEPALIVE))
             .max_concurrent_streams(STREAMS_PER_CONNECTION)
+            .initial_stream_window_size(STREAM_WINDOW)
+            .initial_connection_window_size(CONNECTION_WINDOW)
             .add_service(service)
             .serve_with_incoming_shutdown(incoming, async {
                 shutdown.await;
@@ -338,52 +366,47 @@ impl NamedService for DeltaService {
     const NAME: &'static str = "envoy.service.discovery.v3.AggregatedDiscoveryService";
 }
 
-impl<B> Service<http::Request<B>> for DeltaService
-where
-    B: Body + Send + 'static,
-    B::Error: Into<StdError> + Send + 'static,
-{
-    type Response = http::Response<tonic::body::Body>;
+impl Service<http::Request<Body>> for DeltaService {
+    type Response = http::Response<Body>;
     type Error = Infallible;
-    type Future = BoxFuture<Self::Response, Infallible>;
+    type Future = Ready<Result<Self::Response, Infallible>>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, request: http::Request<B>) -> Self::Future {
-        let refusal = match request.uri().path() {
-            DELTA => {
-                let mut grpc = Grpc::new(DeltaCodec)
-                    .max_decoding_message_size(self.inner.config.limits.request_bytes);
-                let service = self.clone();
-                return Box::pin(async move { Ok(grpc.streaming(service, request).await) });
-            }
+    fn call(&mut self, request: http::Request<Body>) -> Self::Future {
+        let response = match request.uri().path() {
+            DELTA => self.stream(request),
             STATE_OF_THE_WORLD => Status::unimplemented(
                 "only incremental discovery is supported: set api_type to DELTA_GRPC",
-            ),
-            _ => Status::unimplemented("no such method"),
+            )
+            .into_http(),
+            _ => Status::unimplemented("no such method").into_http(),
         };
-        Box::pin(async move { Ok(refusal.into_http()) })
+        ready(Ok(response))
     }
 }
 
-impl StreamingService<DeltaDiscoveryRequest> for DeltaService {
-    type Response = DeltaResponse;
-    type ResponseStream = ReceiverStream<Result<DeltaResponse, Status>>;
-    type Future = BoxFuture<tonic::Response<Self::ResponseStream>, Status>;
-
-    fn call(&mut self, request: tonic::Request<Streaming<DeltaDiscoveryRequest>>) -> Self::Future {
+impl DeltaService {
+    /// Begins a stream.
+    fn stream(&self, request: http::Request<Body>) -> http::Response<Body> {
         let (sender, responses) = mpsc::channel(RESPONSE_BUFFER);
-        let (_, extensions, requests) = request.into_parts();
+        let (parts, body) = request.into_parts();
+        let memory = self.inner.memory(&parts.extensions);
+        let requests = Requests::new(body, memory, &self.inner.config.limits);
         tokio::spawn(stream::serve(
             Arc::clone(&self.inner),
             requests,
-            extensions,
+            parts.extensions,
             sender,
             self.stop.subscribe(),
         ));
-        Box::pin(async move { Ok(tonic::Response::new(ReceiverStream::new(responses))) })
+        let mut response = http::Response::new(Body::new(Responses::new(responses)));
+        response
+            .headers_mut()
+            .insert(http::header::CONTENT_TYPE, GRPC_CONTENT_TYPE);
+        response
     }
 }
 

@@ -13,14 +13,13 @@ mod sim;
 #[cfg(test)]
 mod tests;
 
-use envoy_types::pb::envoy::service::discovery::v3::DeltaDiscoveryRequest;
-
 use crate::config::Limits;
 use crate::fleet::Fleet;
 use crate::ordering::{self, Watermarks};
 use crate::resource::{CLUSTER_REMOVAL_RANK, Resource, ResourceType};
+use crate::subscription;
 use crate::type_state::{SendLimits, TypeState};
-use crate::{subscription, wire};
+use crate::wire::{self, DeltaRequest};
 
 /// A response to send.
 #[derive(Debug, Clone)]
@@ -104,7 +103,7 @@ impl Session {
     pub(crate) fn request(
         &mut self,
         fleet: &mut Fleet,
-        request: &DeltaDiscoveryRequest,
+        request: &DeltaRequest,
     ) -> Result<(), LimitExceeded> {
         let Some(ty) = ResourceType::from_type_url(&request.type_url) else {
             return Ok(());
@@ -138,7 +137,7 @@ impl Session {
         &self,
         fleet: &Fleet,
         ty: ResourceType,
-        request: &DeltaDiscoveryRequest,
+        request: &DeltaRequest,
     ) -> Result<(), LimitExceeded> {
         let limit = self.limits.names;
         let subscribed = self.types[ty.index()].subscription().names().len();

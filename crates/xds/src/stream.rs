@@ -3,15 +3,18 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use envoy_types::pb::envoy::service::discovery::v3::DeltaDiscoveryRequest;
-use prost::Message;
+use envoy_types::pb::envoy::config::core::v3::Node;
 use tokio::sync::{mpsc, watch};
-use tonic::{Extensions, Status, Streaming};
+use tokio::task::yield_now;
+use tokio::time::timeout;
+use tonic::{Extensions, Status};
 
+use crate::config::Limits;
+use crate::grpc::{Encoded, Requests};
 use crate::resource::FleetId;
-use crate::server::{Inner, Membership};
+use crate::server::{Inner, Membership, SharedFleet};
 use crate::session::{LimitExceeded, Session};
-use crate::wire::DeltaResponse;
+use crate::wire::{DeltaRequest, DeltaResponse};
 
 type Responses = mpsc::Sender<Result<DeltaResponse, Status>>;
 
@@ -24,7 +27,7 @@ impl From<LimitExceeded> for Status {
 /// Serves a stream until it ends. If it ends with a status, the status is the last item sent.
 pub(crate) async fn serve(
     registry: Arc<Inner>,
-    requests: Streaming<DeltaDiscoveryRequest>,
+    requests: Requests,
     extensions: Extensions,
     responses: Responses,
     mut stop: watch::Receiver<bool>,
@@ -43,30 +46,30 @@ pub(crate) async fn serve(
 
 async fn run(
     registry: Arc<Inner>,
-    mut requests: Streaming<DeltaDiscoveryRequest>,
+    mut requests: Requests,
     extensions: Extensions,
     responses: &Responses,
 ) -> Result<(), Status> {
     let config = &registry.config;
     let limits = config.limits.clone();
-    let first = tokio::time::timeout(limits.first_request_timeout, requests.message())
+    let first = timeout(limits.request_timeout, requests.next())
         .await
         .map_err(|_| Status::deadline_exceeded("no request received"))??;
     let Some(first) = first else {
         return Ok(());
     };
-    let member = join(&registry, &first, &extensions)?;
-    let mut changed = member.fleet.changed();
+    // Only the first request contains the node.
+    let node = DeltaRequest::read_node(&first.bytes, &limits)?;
     let variants = config
         .supports_variants
-        .is_some_and(|supports| supports(&first));
-    let mut session = Session::new(member.client, limits, Instant::now());
+        .is_some_and(|supports| supports(&node));
+    let member = join(&registry, &node, &extensions)?;
+    let mut changed = member.fleet.changed();
+    let mut session = Session::new(member.client, limits.clone(), Instant::now());
     let mut request = Some(first);
     loop {
         if let Some(request) = request.take() {
-            member
-                .fleet
-                .with(|fleet| session.request(fleet, &request))?;
+            process(request, &limits, &member.fleet, &mut session).await?;
         }
         loop {
             changed.mark_unchanged();
@@ -96,8 +99,8 @@ async fn run(
             }
         };
         tokio::select! {
-            message = requests.message() => match message? {
-                Some(message) => request = Some(message),
+            next = requests.next() => match next? {
+                Some(next) => request = Some(next),
                 None => return Ok(()),
             },
             result = changed.changed() => if result.is_err() {
@@ -109,22 +112,25 @@ async fn run(
     }
 }
 
-/// Adds the client to the fleet that its first request names. Only the first request contains the node.
-fn join(
-    registry: &Arc<Inner>,
-    first: &DeltaDiscoveryRequest,
-    extensions: &Extensions,
-) -> Result<Membership, Status> {
-    let limits = &registry.config.limits;
-    let node = first.node.as_ref().ok_or_else(|| {
-        Status::invalid_argument("the first request has no node; node.cluster must name the fleet")
-    })?;
-    if node.encoded_len() > limits.node_bytes {
-        return Err(Status::resource_exhausted(format!(
-            "the node is larger than {} bytes",
-            limits.node_bytes
-        )));
+/// Processes a request when it is the stream's turn.
+async fn process(
+    request: Encoded,
+    limits: &Limits,
+    fleet: &SharedFleet,
+    session: &mut Session,
+) -> Result<(), Status> {
+    let _turn = fleet.turn().await;
+    let batches = DeltaRequest::read(&request.bytes, limits)?.batches();
+    for batch in batches {
+        fleet.with(|fleet| session.request(fleet, &batch))?;
+        yield_now().await;
     }
+    Ok(())
+}
+
+/// Adds the client to the fleet that its node names.
+fn join(registry: &Arc<Inner>, node: &Node, extensions: &Extensions) -> Result<Membership, Status> {
+    let limits = &registry.config.limits;
     if node.cluster.is_empty() {
         return Err(Status::invalid_argument(
             "node.cluster is empty; it must name the fleet",

@@ -1,46 +1,139 @@
-//! The encoded `DeltaDiscoveryResponse`.
+//! The messages of the delta protocol.
 //!
 //! The generated types hold resource bodies as `Vec<u8>`, so every stream would copy every resource before encoding it.
-//! The types here have the same fields and encoding, but share the bodies.
+//! They also decode each field of a request, of which some take a hundred times the memory of their encoding. The types
+//! here have the same encoding, but share the bodies of resources, and skip what the server doesn't read.
 
-use envoy_types::pb::envoy::service::discovery::v3::DeltaDiscoveryRequest;
-use prost::Message;
+use std::collections::HashMap;
+
+use envoy_types::pb::envoy::config::core::v3::Node;
 use prost::bytes::Bytes;
+use prost::encoding::{self, DecodeContext};
+use prost::{DecodeError, Message};
 use tonic::Status;
-use tonic::codec::{Codec, DecodeBuf, Decoder};
-use tonic_prost::ProstEncoder;
 
+use crate::config::Limits;
+use crate::grpc;
 use crate::session::Response;
 
-/// The codec for the delta stream. Unlike `tonic_prost::ProstCodec`, it answers an undecodable request with
-/// `INVALID_ARGUMENT`.
-#[derive(Debug, Default, Clone, Copy)]
-pub(crate) struct DeltaCodec;
+/// The size at which a part of an encoded response ends, in bytes.
+const PART_BYTES: usize = 32 << 10;
+/// The number of names of a request that a stream processes at once.
+const BATCH: usize = 1_000;
+/// The number of the field [`DeltaResponse::resources`].
+const RESOURCES: u32 = 2;
 
-impl Codec for DeltaCodec {
-    type Encode = DeltaResponse;
-    type Decode = DeltaDiscoveryRequest;
-    type Encoder = ProstEncoder<DeltaResponse>;
-    type Decoder = DeltaCodec;
+/// `envoy.service.discovery.v3.DeltaDiscoveryRequest`, without the fields that the server doesn't read.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(crate) struct DeltaRequest {
+    #[prost(string, tag = "2")]
+    pub(crate) type_url: String,
+    #[prost(string, repeated, tag = "3")]
+    pub(crate) resource_names_subscribe: Vec<String>,
+    #[prost(string, repeated, tag = "4")]
+    pub(crate) resource_names_unsubscribe: Vec<String>,
+    #[prost(map = "string, string", tag = "5")]
+    pub(crate) initial_resource_versions: HashMap<String, String>,
+    #[prost(string, tag = "6")]
+    pub(crate) response_nonce: String,
+    #[prost(message, optional, tag = "7")]
+    pub(crate) error_detail: Option<ErrorDetail>,
+}
 
-    fn encoder(&mut self) -> Self::Encoder {
-        ProstEncoder::default()
+/// The part of a client's first request that contains the client.
+#[derive(Clone, PartialEq, prost::Message)]
+struct First {
+    /// An encoded [`Node`].
+    #[prost(bytes = "bytes", optional, tag = "1")]
+    node: Option<Bytes>,
+}
+
+/// `google.rpc.Status`, without the fields that the server doesn't read.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(crate) struct ErrorDetail {
+    #[prost(string, tag = "2")]
+    pub(crate) message: String,
+}
+
+impl DeltaRequest {
+    /// Decodes a request.
+    pub(crate) fn read(mut encoded: &[u8], limits: &Limits) -> Result<DeltaRequest, Status> {
+        // Subscribed, unsubscribed and initial names, and the other fields.
+        let limit = 3 * limits.names + 16;
+        if fields(encoded).map_err(undecodable)? > limit {
+            return Err(Status::resource_exhausted(format!(
+                "the request has more than {limit} fields"
+            )));
+        }
+        DeltaRequest::decode(&mut encoded).map_err(undecodable)
     }
 
-    fn decoder(&mut self) -> Self::Decoder {
-        *self
+    /// Decodes the client in its first request.
+    pub(crate) fn read_node(encoded: &[u8], limits: &Limits) -> Result<Node, Status> {
+        let missing = "the first request has no node; node.cluster must name the fleet";
+        let node = First::decode(encoded).map_err(undecodable)?.node;
+        let node = node.ok_or_else(|| Status::invalid_argument(missing))?;
+        if node.len() > limits.node_bytes {
+            return Err(Status::resource_exhausted(format!(
+                "the node is larger than {} bytes",
+                limits.node_bytes
+            )));
+        }
+        Node::decode(&node[..]).map_err(undecodable)
+    }
+
+    /// Splits a request with many names, as if the client had sent several, of which each takes little time. Names that
+    /// come with versions stay together, since only the first request of a type has versions.
+    pub(crate) fn batches(self) -> impl Iterator<Item = DeltaRequest> {
+        let mut rest = Some(self);
+        std::iter::from_fn(move || {
+            let mut request = rest.take()?;
+            let (subscribe, unsubscribe) = (
+                &mut request.resource_names_subscribe,
+                &mut request.resource_names_unsubscribe,
+            );
+            let batch = match request.initial_resource_versions.is_empty() {
+                true => split_last(subscribe, BATCH),
+                false => std::mem::take(subscribe),
+            };
+            let left = match subscribe.is_empty() {
+                true => BATCH.saturating_sub(batch.len()),
+                false => 0,
+            };
+            let batch = DeltaRequest {
+                type_url: request.type_url.clone(),
+                resource_names_subscribe: batch,
+                resource_names_unsubscribe: split_last(unsubscribe, left),
+                initial_resource_versions: std::mem::take(&mut request.initial_resource_versions),
+                response_nonce: std::mem::take(&mut request.response_nonce),
+                error_detail: request.error_detail.take(),
+            };
+            if !subscribe.is_empty() || !unsubscribe.is_empty() {
+                rest = Some(request);
+            }
+            Some(batch)
+        })
     }
 }
 
-impl Decoder for DeltaCodec {
-    type Item = DeltaDiscoveryRequest;
-    type Error = Status;
+/// The last names, at most this many.
+fn split_last(names: &mut Vec<String>, number: usize) -> Vec<String> {
+    names.split_off(names.len().saturating_sub(number))
+}
 
-    fn decode(&mut self, bytes: &mut DecodeBuf<'_>) -> Result<Option<Self::Item>, Status> {
-        DeltaDiscoveryRequest::decode(bytes)
-            .map(Some)
-            .map_err(|error| Status::invalid_argument(format!("not a discovery request: {error}")))
+fn undecodable(error: DecodeError) -> Status {
+    Status::invalid_argument(format!("not a discovery request: {error}"))
+}
+
+/// The number of fields of a message.
+fn fields(mut message: &[u8]) -> Result<usize, DecodeError> {
+    let mut fields = 0;
+    while !message.is_empty() {
+        let (tag, wire_type) = encoding::decode_key(&mut message)?;
+        encoding::skip_field(wire_type, tag, &mut message, DecodeContext::default())?;
+        fields += 1;
     }
+    Ok(fields)
 }
 
 /// The part of an `envoy.config.cluster.v3.Cluster` that names its endpoints.
@@ -123,6 +216,26 @@ impl DeltaResponse {
         let names = self.removed_resources.iter();
         bodies.map(|any| any.value.len()).sum::<usize>() + names.map(String::len).sum::<usize>()
     }
+
+    /// Encodes the response in parts, each when it is needed: a client that doesn't read keeps one of them in memory.
+    pub(crate) fn into_parts(mut self) -> impl Iterator<Item = Bytes> {
+        let length = self.encoded_len();
+        let mut resources = std::mem::take(&mut self.resources).into_iter();
+        let mut rest = Some(self);
+        let mut part = grpc::prefix(length);
+        std::iter::from_fn(move || {
+            while part.len() < PART_BYTES {
+                match resources.next() {
+                    Some(resource) => encoding::message::encode(RESOURCES, &resource, &mut part),
+                    None => {
+                        rest.take()?.encode_raw(&mut part);
+                        break;
+                    }
+                }
+            }
+            Some(std::mem::take(&mut part).freeze())
+        })
+    }
 }
 
 #[cfg(test)]
@@ -135,7 +248,7 @@ mod tests {
     proptest! {
         #[test]
         fn the_generated_type_decodes_every_response(
-            resources in prop::collection::vec((".{0,200}", prop::collection::vec(any::<u8>(), 0..300)), 0..4),
+            resources in prop::collection::vec((".{0,200}", prop::collection::vec(any::<u8>(), 0..20_000)), 0..6),
             removals in prop::collection::vec(".{0,20}", 0..3),
             nonce in "[0-9a-f]{0,16}",
             ty in prop::sample::select(ResourceType::ALL.to_vec()),
@@ -150,7 +263,12 @@ mod tests {
                 removals: removals.into_iter().map(Into::into).collect(),
             };
             let message = DeltaResponse::new(response.clone(), false);
-            let read = DeltaDiscoveryResponse::decode(&message.encode_to_vec()[..]).unwrap();
+            let parts: Vec<Bytes> = message.clone().into_parts().collect();
+            prop_assert!(parts.iter().rev().skip(1).all(|part| part.len() >= PART_BYTES));
+            let encoded = parts.concat();
+            let (prefix, encoded) = encoded.split_at(grpc::PREFIX);
+            prop_assert_eq!(prefix, &grpc::prefix(encoded.len())[..]);
+            let read = DeltaDiscoveryResponse::decode(encoded).unwrap();
             prop_assert_eq!(&read.type_url, ty.type_url());
             prop_assert_eq!(&read.nonce, &response.nonce);
             prop_assert_eq!(read.resources.len(), response.upserts.len());
@@ -168,5 +286,79 @@ mod tests {
             let removed: Vec<&str> = response.removals.iter().map(|name| &**name).collect();
             prop_assert_eq!(read.removed_resources, removed);
         }
+    }
+
+    fn names(number: usize) -> Vec<String> {
+        (0..number).map(|name| name.to_string()).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn batches_are_small_and_have_everything(
+            subscribe in 0..3 * BATCH,
+            unsubscribe in 0..3 * BATCH,
+        ) {
+            let request = DeltaRequest {
+                type_url: "type".to_owned(),
+                resource_names_subscribe: names(subscribe),
+                resource_names_unsubscribe: names(unsubscribe),
+                response_nonce: "nonce".to_owned(),
+                ..DeltaRequest::default()
+            };
+            let (mut subscribed, mut unsubscribed) = (Vec::new(), Vec::new());
+            for (number, batch) in request.batches().enumerate() {
+                let length = batch.resource_names_subscribe.len() + batch.resource_names_unsubscribe.len();
+                prop_assert!(length <= BATCH && (length > 0 || number == 0));
+                prop_assert_eq!(batch.response_nonce.is_empty(), number > 0);
+                prop_assert_eq!(batch.type_url, "type");
+                prop_assert!(batch.resource_names_subscribe.is_empty() || unsubscribed.is_empty());
+                subscribed.extend(batch.resource_names_subscribe);
+                unsubscribed.extend(batch.resource_names_unsubscribe);
+            }
+            for (mut batched, number) in [(subscribed, subscribe), (unsubscribed, unsubscribe)] {
+                let mut sent = names(number);
+                sent.sort();
+                batched.sort();
+                prop_assert_eq!(batched, sent);
+            }
+        }
+    }
+
+    #[test]
+    fn names_stay_together_with_their_versions() {
+        let versions = names(2 * BATCH)
+            .into_iter()
+            .map(|name| (name, "1".to_owned()));
+        let request = DeltaRequest {
+            resource_names_subscribe: names(2 * BATCH),
+            resource_names_unsubscribe: names(1),
+            initial_resource_versions: versions.collect(),
+            ..DeltaRequest::default()
+        };
+        let batches: Vec<DeltaRequest> = request.batches().collect();
+        let [first, second] = &batches[..] else {
+            panic!("{} batches", batches.len());
+        };
+        assert_eq!(first.resource_names_subscribe.len(), 2 * BATCH);
+        assert_eq!(first.initial_resource_versions.len(), 2 * BATCH);
+        assert_eq!(second.resource_names_unsubscribe, ["0"]);
+    }
+
+    /// Fields of two bytes each, of which some take a hundred times as much once they are decoded.
+    #[test]
+    fn a_request_with_many_fields_is_not_decoded() {
+        let limits = Limits::default();
+        let refusal = DeltaRequest::read(&[0x1a, 0].repeat(400_000), &limits).unwrap_err();
+        assert_eq!(refusal.message(), "the request has more than 300016 fields");
+        let node = [0x4a, 0].repeat(limits.node_bytes);
+        let mut request = Vec::new();
+        encoding::bytes::encode(1, &node, &mut request);
+        let refusal = DeltaRequest::read_node(&request, &limits).unwrap_err();
+        assert_eq!(refusal.code(), tonic::Code::ResourceExhausted);
+        // Otherwise, the node isn't decoded.
+        assert_eq!(
+            DeltaRequest::read(&request, &limits).unwrap(),
+            DeltaRequest::default()
+        );
     }
 }

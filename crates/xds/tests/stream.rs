@@ -431,7 +431,7 @@ async fn a_client_that_exceeds_a_limit_loses_its_stream() {
 #[tokio::test]
 async fn variants_are_sent_to_clients_that_support_them() {
     let running = Running::start(ServerConfig {
-        supports_variants: Some(|first| first.node.as_ref().is_some_and(|node| node.id == "able")),
+        supports_variants: Some(|node| node.id == "able"),
         ..ServerConfig::default()
     });
     let resource = Resource::new("l", &b"plain"[..]).with_variant(&b"variant"[..]);

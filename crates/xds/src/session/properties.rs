@@ -3,8 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use envoy_types::pb::envoy::service::discovery::v3::DeltaDiscoveryRequest;
-use envoy_types::pb::google::rpc::Status;
 use proptest::prelude::*;
 
 use super::Session;
@@ -13,6 +11,7 @@ use super::sim::{
 };
 use crate::fleet::Fleet;
 use crate::resource::ResourceType;
+use crate::wire::{DeltaRequest, ErrorDetail};
 
 /// The configuration as the controller sees it, always consistent.
 #[derive(Debug, Clone, Default)]
@@ -388,7 +387,7 @@ proptest! {
 }
 
 /// A request from a client that violates the protocol.
-fn any_request() -> impl Strategy<Value = DeltaDiscoveryRequest> {
+fn any_request() -> impl Strategy<Value = DeltaRequest> {
     let name =
         || prop::sample::select(vec!["*", "", "c0", "c1", "r0", "x"]).prop_map(str::to_owned);
     let names = || prop::collection::vec(name(), 0..4);
@@ -401,20 +400,17 @@ fn any_request() -> impl Strategy<Value = DeltaDiscoveryRequest> {
         prop::sample::select(vec!["", "1", "2", "3", "4", "5", "6", "7", "8", "z"]),
         prop::option::of(".{0,30}"),
     )
-        .prop_map(|(url, subscribe, unsubscribe, brought, nonce, error)| {
-            DeltaDiscoveryRequest {
+        .prop_map(
+            |(url, subscribe, unsubscribe, brought, nonce, error)| DeltaRequest {
                 type_url: url.to_owned(),
                 resource_names_subscribe: subscribe,
                 resource_names_unsubscribe: unsubscribe,
                 initial_resource_versions: brought,
                 response_nonce: nonce.to_owned(),
-                error_detail: error.map(|message| Status {
-                    message,
-                    ..Status::default()
-                }),
-                ..DeltaDiscoveryRequest::default()
-            }
-        })
+                error_detail: error.map(|message| ErrorDetail { message }),
+                ..DeltaRequest::default()
+            },
+        )
 }
 
 proptest! {

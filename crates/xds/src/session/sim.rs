@@ -7,13 +7,11 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use envoy_types::pb::envoy::service::discovery::v3::DeltaDiscoveryRequest;
-use envoy_types::pb::google::rpc::Status;
-
 use super::{Response, Session};
 use crate::config::Limits;
 use crate::fleet::Fleet;
 use crate::resource::{FleetId, Resource, ResourceType, Update};
+use crate::wire::{DeltaRequest, ErrorDetail};
 
 pub(super) use ResourceType::{Cluster, Endpoint, Listener, Route};
 
@@ -156,7 +154,7 @@ impl Client {
         subscribed.map(|(_, name)| name.clone()).collect()
     }
 
-    pub(super) fn send(&mut self, fleet: &mut Fleet, request: DeltaDiscoveryRequest) {
+    pub(super) fn send(&mut self, fleet: &mut Fleet, request: DeltaRequest) {
         self.session.request(fleet, &request).unwrap();
         self.pump(fleet);
     }
@@ -331,11 +329,7 @@ impl Client {
         }
         let mut request = request(response.ty);
         request.response_nonce = response.nonce;
-        request.error_detail = error.map(|message| Status {
-            code: 13,
-            message,
-            details: Vec::new(),
-        });
+        request.error_detail = error.map(|message| ErrorDetail { message });
         self.send(fleet, request);
         true
     }
@@ -360,9 +354,9 @@ impl Client {
     }
 }
 
-pub(super) fn request(ty: ResourceType) -> DeltaDiscoveryRequest {
-    DeltaDiscoveryRequest {
+pub(super) fn request(ty: ResourceType) -> DeltaRequest {
+    DeltaRequest {
         type_url: ty.type_url().to_owned(),
-        ..DeltaDiscoveryRequest::default()
+        ..DeltaRequest::default()
     }
 }

@@ -1,6 +1,7 @@
 //! Rejected resources.
 
 use super::*;
+use crate::wire::ErrorDetail;
 
 #[test]
 fn a_rejected_version_is_not_sent_to_other_clients() {
@@ -79,10 +80,8 @@ fn a_suspected_resource_is_resent_separately() {
     let nonce = client.inbox.pop_front().unwrap().nonce;
     let mut nack = request(Cluster);
     nack.response_nonce = nonce;
-    nack.error_detail = Some(envoy_types::pb::google::rpc::Status {
-        code: 13,
+    nack.error_detail = Some(ErrorDetail {
         message: "Error adding/updating cluster(s) c1: cannot use, c2: because".to_owned(),
-        details: Vec::new(),
     });
     client.send(&mut fleet, nack);
     assert_eq!(client.take_log(), ["cluster +c1 +c2", "cluster +c2"]);
