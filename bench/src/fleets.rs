@@ -1,10 +1,11 @@
 //! `fleets`: an update of one fleet while all streams of another fleet flood the server with requests.
 //!
-//! In one process, over a Unix socket: the discovery server, one client of the updated fleet, and the clients of the other,
-//! each of which changes its subscriptions continuously. Their memory counts too, so the server's is less.
+//! In this process: the discovery server, and one client of the updated fleet. In another, over a Unix socket: the clients of
+//! the other fleet, each of which changes its subscriptions continuously.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::env;
+use std::path::Path;
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
@@ -12,7 +13,9 @@ use envoy_types::pb::envoy::service::discovery::v3::DeltaDiscoveryRequest;
 use sesame_testkit::fake_envoy::{FakeEnvoy, Server};
 use sesame_xds::ResourceType::{Cluster, Route};
 use sesame_xds::{FleetId, Registry, Resource, ServerConfig, Update};
+use tokio::io::AsyncReadExt;
 use tokio::net::UnixListener;
+use tokio::process::Command;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::time::sleep;
@@ -38,12 +41,11 @@ pub(crate) fn run(settings: &Settings) -> Result<Vec<Figure>> {
     eprintln!("fleets: {STREAMS} streams of a fleet, {NAMES} names each");
     machine::raise_file_limit()?;
     // Separate threads, as different machines would have.
-    let (server, busy) = (rig::runtime("server")?, rig::runtime("busy")?);
-    let quiet = rig::runtime("quiet")?;
-    quiet.block_on(measure(settings.rounds, server.handle(), busy.handle()))
+    let (server, quiet) = (rig::runtime("server")?, rig::runtime("quiet")?);
+    quiet.block_on(measure(settings.rounds, server.handle()))
 }
 
-async fn measure(rounds: usize, server: &Handle, busy: &Handle) -> Result<Vec<Figure>> {
+async fn measure(rounds: usize, server: &Handle) -> Result<Vec<Figure>> {
     let folder = tempfile::Builder::new().prefix("sesame-bench-").tempdir()?;
     let socket = folder.path().join("xds.sock");
     let registry = Registry::new(ServerConfig::default());
@@ -63,32 +65,30 @@ async fn measure(rounds: usize, server: &Handle, busy: &Handle) -> Result<Vec<Fi
     };
     updates.apply(BUSY);
     updates.apply(QUIET);
-    let connect = |fleet: &str, name: String| {
-        let builder = FakeEnvoy::builder(fleet, &name);
-        builder.connect(Server::Unix(socket.clone()))
-    };
-    let quiet = connect(QUIET, "quiet".to_owned()).await?;
+    let quiet = FakeEnvoy::builder(QUIET, "quiet");
+    let quiet = quiet.connect(Server::Unix(socket.clone())).await?;
     let alone = updates.measure(&quiet, rounds).await?;
     let before = machine::memory(None)?.now;
-    let ended = Arc::new(AtomicBool::new(false));
-    let sent = Arc::new(AtomicU64::new(0));
-    let mut floods = Vec::with_capacity(STREAMS);
-    for number in 0..STREAMS {
-        let envoy = busy.spawn(connect(BUSY, number.to_string())).await??;
-        let (ended, sent) = (Arc::clone(&ended), Arc::clone(&sent));
-        floods.push(busy.spawn(flood(envoy, number, ended, sent)));
+    let mut clients = Command::new(env::current_exe()?)
+        .arg("--flood")
+        .arg(&socket)
+        .stdin(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .context("cannot run the clients of the busy fleet")?;
+    while updates.streams(BUSY) < STREAMS {
+        sleep(PAUSE).await;
     }
     // Until each stream has sent some requests.
     sleep(10 * PAUSE).await;
-    let started = Instant::now();
-    let already = sent.load(Ordering::Relaxed);
+    let (started, already) = (Instant::now(), updates.sent());
     let flooded = updates.measure(&quiet, rounds).await?;
-    let rate = (sent.load(Ordering::Relaxed) - already) as f64 / started.elapsed().as_secs_f64();
+    let rate = (updates.sent() - already) as f64 / started.elapsed().as_secs_f64();
+    let streams = updates.streams(BUSY);
     let memory = machine::memory(None)?.now - before;
-    ended.store(true, Ordering::Relaxed);
-    for flood in floods {
-        flood.await?;
-    }
+    // Ends the clients.
+    drop(clients.stdin.take());
+    clients.wait().await?;
     drop(quiet);
     // Fails if the server has already stopped, which its result shows.
     let _ = stop.send(());
@@ -100,16 +100,14 @@ async fn measure(rounds: usize, server: &Handle, busy: &Handle) -> Result<Vec<Fi
             Unit::Milliseconds,
             &flooded,
         )
-        .note(format!("{rate:.0} requests per second")),
+        .note(format!("{streams} streams, {rate:.0} responses per second")),
         Figure::new(
             "p99 of the delay",
             Unit::Milliseconds,
             flooded.quantile(0.99) - alone.quantile(0.99),
         )
         .at_most(50.0),
-        Figure::new("memory for the flooding fleet", Unit::Mebibytes, memory)
-            .at_most(64.0)
-            .note("with its clients"),
+        Figure::new("memory for the flooding fleet", Unit::Mebibytes, memory).at_most(64.0),
     ])
 }
 
@@ -133,6 +131,18 @@ impl Updates<'_> {
         body
     }
 
+    /// The number of streams of a fleet.
+    fn streams(&self, fleet: &str) -> usize {
+        let status = self.registry.status(&FleetId::new(fleet));
+        status.map_or(0, |status| status.clients.len())
+    }
+
+    /// The number of responses to clients of both fleets.
+    fn sent(&self) -> u64 {
+        let sent = self.registry.sent();
+        sent.iter().map(|total| total.responses).sum()
+    }
+
     /// The time from each of several updates until the client has it, in milliseconds.
     async fn measure(&mut self, client: &FakeEnvoy, rounds: usize) -> Result<Samples> {
         let mut samples = Samples::default();
@@ -150,17 +160,29 @@ impl Updates<'_> {
     }
 }
 
+/// Runs the clients of the busy fleet until standard input ends.
+pub(crate) fn flood(socket: &Path) -> Result<()> {
+    machine::raise_file_limit()?;
+    let runtime = rig::runtime("busy")?;
+    runtime.block_on(async {
+        for number in 0..STREAMS {
+            let envoy = FakeEnvoy::builder(BUSY, &number.to_string());
+            let envoy = envoy.connect(Server::Unix(socket.to_owned())).await?;
+            tokio::spawn(change_subscriptions(envoy, number));
+        }
+        tokio::io::stdin().read_to_end(&mut Vec::new()).await?;
+        Ok(())
+    })
+}
+
 /// Subscribes to names, and then to others instead, again and again.
-async fn flood(envoy: FakeEnvoy, number: usize, ended: Arc<AtomicBool>, sent: Arc<AtomicU64>) {
+async fn change_subscriptions(envoy: FakeEnvoy, number: usize) {
     let names = |round: usize| -> Vec<String> {
         (0..NAMES)
             .map(|name| format!("{number}-{}-{name}", round % 2))
             .collect()
     };
     for round in 0.. {
-        if ended.load(Ordering::Relaxed) {
-            return;
-        }
         envoy.send(DeltaDiscoveryRequest {
             type_url: Route.type_url().to_owned(),
             resource_names_subscribe: names(round),
@@ -171,7 +193,6 @@ async fn flood(envoy: FakeEnvoy, number: usize, ended: Arc<AtomicBool>, sent: Ar
             },
             ..DeltaDiscoveryRequest::default()
         });
-        sent.fetch_add(1, Ordering::Relaxed);
         sleep(PAUSE).await;
     }
 }

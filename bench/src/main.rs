@@ -76,6 +76,9 @@ struct Settings {
     /// Use this `sesame` binary for `rss` and `--api-server` instead of the one next to this program
     #[arg(long, value_name = "PATH")]
     sesame: Option<PathBuf>,
+    /// Only run clients that flood the xDS server at this socket, for `fleets`
+    #[arg(long, value_name = "PATH", hide = true)]
+    flood: Option<PathBuf>,
     /// Use this Envoy instead of the downloaded one
     #[arg(long, value_name = "PATH")]
     envoy: Option<PathBuf>,
@@ -114,6 +117,9 @@ fn main() -> Result<()> {
     let settings = Settings::parse();
     if cfg!(debug_assertions) {
         eprintln!("warning: this is a debug build; its figures are meaningless");
+    }
+    if let Some(socket) = &settings.flood {
+        return fleets::flood(socket);
     }
     let figures = match settings.api_server {
         true => api_server::run(&settings)?,
