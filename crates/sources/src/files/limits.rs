@@ -36,7 +36,7 @@ impl Default for Limits {
             folders: 4_000,
             folder_depth: 16,
             documents: 100_000,
-            values: 1_500_000,
+            values: 1_000_000,
             nesting: 64,
             alias_bytes: 4 << 20,
             objects: 200_000,

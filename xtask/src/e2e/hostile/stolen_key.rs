@@ -38,7 +38,7 @@ const ROUTES: &str = "type.googleapis.com/envoy.config.route.v3.RouteConfigurati
 
 /// The permitted streams of a fleet, and of a connection.
 const STREAMS: usize = 1_024;
-const PER_CONNECTION: usize = 16;
+const PER_CONNECTION: usize = 4;
 
 /// More names than a stream may subscribe to.
 const NAMES: usize = 100_001;
