@@ -153,7 +153,7 @@ async fn readyz(State(pages): State<Pages>) -> Response {
     }
 }
 
-/// 200 once every desired fleet has an Envoy that has ACKed its resources, otherwise 503.
+/// 200 once every desired fleet has an Envoy that has ACKed its resources, otherwise 503. Lists what Envoys reject.
 async fn local_readiness(pages: &Pages, running: &watch::Receiver<BTreeSet<FleetId>>) -> Response {
     let desired = running.borrow().clone();
     let waiting: Vec<String> = desired
@@ -162,19 +162,27 @@ async fn local_readiness(pages: &Pages, running: &watch::Receiver<BTreeSet<Fleet
         .map(ToString::to_string)
         .collect();
     let synced = inspect(&pages.translator, |core| core.engine().revision() > 0).await;
-    match (synced, waiting.is_empty()) {
-        (Some(true), true) => "ok\n".into_response(),
-        (Some(true), false) => unavailable(format!("waiting for {}\n", waiting.join(", "))),
-        _ => unavailable("waiting for the initial sync of objects\n".to_owned()),
-    }
+    let not_ready = match (synced, waiting.is_empty()) {
+        (Some(true), true) => None,
+        (Some(true), false) => Some(format!("waiting for {}", waiting.join(", "))),
+        _ => Some("waiting for the initial sync of objects".to_owned()),
+    };
+    readiness(
+        not_ready.as_deref(),
+        &pages.outputs.status_store.rejections(),
+    )
 }
 
 /// 200 once connecting Envoys are served, otherwise 503. Lists all failures, and what Envoys reject.
 fn replica_readiness(pages: &Pages, health: &Health) -> Response {
-    let not_ready = health.not_ready_reason();
+    readiness(health.not_ready_reason(), &failures(pages, health))
+}
+
+/// The response: a line with the reason or `ok`, and a line for each failure.
+fn readiness(not_ready: Option<&str>, failures: &[String]) -> Response {
     let mut text = format!("{}\n", not_ready.unwrap_or("ok"));
-    for failure in failures(pages, health) {
-        text.push_str(&failure);
+    for failure in failures {
+        text.push_str(failure);
         text.push('\n');
     }
     match not_ready {

@@ -231,19 +231,20 @@ async fn a_rejected_filter_chain_does_not_affect_others() {
     })
     .await;
     let admin = run.local.admin().unwrap();
-    let metric = async |line: &str| {
-        let request = Request::get("localhost", "/metrics");
+    let until = async |path: &str, wanted: &dyn Fn(&str) -> bool| {
+        let request = Request::get("localhost", path);
         let shown = async {
             loop {
                 let page = send(admin, &request).await.unwrap().body;
-                if String::from_utf8_lossy(&page).contains(line) {
+                if wanted(&String::from_utf8_lossy(&page)) {
                     return;
                 }
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         };
-        timeout(TIMEOUT, shown).await.expect(line);
+        timeout(TIMEOUT, shown).await.expect(path);
     };
+    let shows = async |path: &str, line: &str| until(path, &|page| page.contains(line)).await;
     let bad = |ty, body: &str| ty == Listener && body.contains("8080/bad.example");
     let envoy = run.envoy(bad).await;
     run.ready().await;
@@ -273,7 +274,9 @@ async fn a_rejected_filter_chain_does_not_affect_others() {
         .await
         .unwrap();
     assert!(has(&envoy.state(), "bad.example"));
-    metric("sesame_rejected_parts 1").await;
+    shows("/metrics", "sesame_rejected_parts 1").await;
+    let rejected = "ok\nan Envoy of ns/edge rejected the filter chain of ";
+    shows("/readyz", rejected).await;
 
     // A new Envoy gets the others too, and nothing that it rejects.
     let fresh = run.envoy(bad).await;
@@ -295,7 +298,8 @@ async fn a_rejected_filter_chain_does_not_affect_others() {
         .until(|state| !has(state, "bad.example"))
         .await
         .unwrap();
-    metric("sesame_rejected_parts 0").await;
+    shows("/metrics", "sesame_rejected_parts 0").await;
+    until("/readyz", &|page| page == "ok\n").await;
     run.local.shutdown().await;
 }
 
