@@ -4,6 +4,7 @@
 //! the other fleet, each of which changes its subscriptions continuously.
 
 use std::env;
+use std::io::{self, Read};
 use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -13,7 +14,6 @@ use envoy_types::pb::envoy::service::discovery::v3::DeltaDiscoveryRequest;
 use sesame_testkit::fake_envoy::{FakeEnvoy, Server};
 use sesame_xds::ResourceType::{Cluster, Route};
 use sesame_xds::{FleetId, Registry, Resource, ServerConfig, Update};
-use tokio::io::AsyncReadExt;
 use tokio::net::UnixListener;
 use tokio::process::Command;
 use tokio::runtime::Handle;
@@ -170,9 +170,10 @@ pub(crate) fn flood(socket: &Path) -> Result<()> {
             let envoy = envoy.connect(Server::Unix(socket.to_owned())).await?;
             tokio::spawn(change_subscriptions(envoy, number));
         }
-        tokio::io::stdin().read_to_end(&mut Vec::new()).await?;
-        Ok(())
-    })
+        anyhow::Ok(())
+    })?;
+    io::stdin().read_to_end(&mut Vec::new())?;
+    Ok(())
 }
 
 /// Subscribes to names, and then to others instead, again and again.
