@@ -33,7 +33,7 @@ const RESPONSE_BUFFER: usize = 2;
 /// Concurrent streams on a connection. Envoy uses one.
 const STREAMS_PER_CONNECTION: u32 = 4;
 /// How many bytes of a stream, and of a connection, the server buffers until the stream's task reads them.
-const STREAM_WINDOW: u32 = 32 << 10;
+const STREAM_WINDOW: u32 = 12 << 10;
 const CONNECTION_WINDOW: u32 = 64 << 10;
 /// Interval and timeout of HTTP/2 keepalive pings.
 const KEEPALIVE: Duration = Duration::from_secs(30);
