@@ -41,13 +41,13 @@ async fn tuned(listeners: &[String], settings: &str, objects: &str) -> Sesame {
 }
 
 /// [`tuned`] with a plain listener.
-async fn plain(settings: &str, objects: &str) -> Sesame {
+pub(crate) async fn plain(settings: &str, objects: &str) -> Sesame {
     let sesame = tuned(&[HTTP.to_owned()], settings, objects).await;
     listening(sesame.at(8080)).await;
     sesame
 }
 
-fn get(path: &str) -> Request {
+pub(crate) fn get(path: &str) -> Request {
     Request::get("a.example.com", path)
 }
 

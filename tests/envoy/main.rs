@@ -13,6 +13,7 @@ mod changes;
 mod client_certificates;
 mod client_validation;
 mod configuration;
+mod connection_lifetimes;
 mod connections;
 mod containment;
 mod cors;

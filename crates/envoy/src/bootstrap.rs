@@ -235,6 +235,9 @@ fn admin(admin: &Admin) -> Option<pb::Admin> {
 /// The minimum of buffered bytes for which overload resets a stream, as a power of two: 1 MiB.
 const LARGE_BUFFERS: u32 = 20;
 
+/// How often an Envoy measures its heap. Clients shouldn't fill the rest of a container's memory in between.
+const HEAP_INTERVAL: Duration = Duration::from_millis(250);
+
 /// Sheds load before the process runs out of memory.
 fn overload_manager(options: &BootstrapOptions) -> overload::OverloadManager {
     use overload::trigger::TriggerOneof;
@@ -251,6 +254,7 @@ fn overload_manager(options: &BootstrapOptions) -> overload::OverloadManager {
         ..Default::default()
     };
     if let Some(limit) = options.memory_limit {
+        out.refresh_interval = Some(wire::duration(HEAP_INTERVAL));
         out.resource_monitors.push(monitor(
             HEAP,
             FixedHeapConfig {

@@ -52,6 +52,19 @@ fn metadata_names_the_module() {
 }
 
 #[test]
+fn envoys_reject_expressions_above_the_limit_of_translation() {
+    let out = to_json(&bootstrap(&options())).unwrap();
+    let layers = &out["layered_runtime"]["layers"];
+    assert_eq!(
+        layers[0]["static_layer"],
+        json!({"re2.max_program_size.error_level": f64::from(MAX_PROGRAM_SIZE)})
+    );
+    // Later layers override earlier ones; the admin layer is empty until someone changes it.
+    let later = &layers.as_array().unwrap()[1..];
+    assert_eq!(later, [json!({"name": "admin", "admin_layer": {}})]);
+}
+
+#[test]
 fn output_is_deterministic() {
     let bytes = bootstrap(&options()).encode_to_vec();
     for _ in 0..8 {
@@ -101,6 +114,7 @@ fn tcp_uses_mutual_tls() {
         out["overload_manager"]["resource_monitors"][1]["typed_config"]["max_heap_size_bytes"],
         1 << 30
     );
+    assert_eq!(out["overload_manager"]["refresh_interval"], "0.250s");
     let actions = out["overload_manager"]["actions"].as_array().unwrap();
     let names: Vec<_> = actions.iter().map(|action| &action["name"]).collect();
     assert_eq!(
