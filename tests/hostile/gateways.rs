@@ -1,6 +1,7 @@
 //! Gateways and ListenerSets.
 
 use serde_json::{Value, json};
+use sesame_testkit::certs::Identity;
 use sesame_testkit::many::{self, NAMESPACE};
 
 use super::{NAME, Shape, data, hostnames, list, object};
@@ -38,6 +39,29 @@ fn listener_set(settings: &Value) -> Value {
 pub(crate) fn https(secrets: &[String]) -> Value {
     let refs: Vec<Value> = secrets.iter().map(|name| json!({"name": name})).collect();
     json!({"protocol": "HTTPS", "tls": {"certificateRefs": refs}})
+}
+
+/// A Gateway with 64 hosts on one port, which have the same certificates.
+fn hosts_of_a_port(secrets: &[String]) -> Value {
+    let mut gateway = gateway(NAME, &https(secrets));
+    let listeners = gateway["spec"]["listeners"].as_array_mut().unwrap();
+    for (listener, host) in listeners.iter_mut().zip(hostnames(64)) {
+        listener["port"] = 9_000.into();
+        listener["hostname"] = host.into();
+    }
+    gateway
+}
+
+/// A Secret whose certificate has 10,000 names, the most that fit. None of them is the host of a listener.
+fn with_names(name: &str) -> Value {
+    let names: Vec<String> = (0..10_000).map(|number| format!("{number:x}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let Identity { chain, private_key } = Identity::self_signed(&names).unwrap();
+    data(
+        "Secret",
+        name,
+        json!({"tls.crt": chain, "tls.key": private_key}),
+    )
 }
 
 /// A Gateway whose ports verify the certificates of clients.
@@ -158,6 +182,16 @@ pub(crate) fn shapes() -> Vec<Option<Shape>> {
             "Secret: a chain of 1 MB, 64 ports",
             vec![gateway(many::GATEWAY, &https_one)],
             secret("certificate", 1_000_000),
+        ),
+        shape!(
+            "Gateway: 64 hosts of a port, 64 certificates with 10,000 names",
+            names.iter().map(|name| with_names(name)).collect(),
+            hosts_of_a_port(&names),
+        ),
+        shape!(
+            "Secret: a certificate with 10,000 names, 64 hosts of a port",
+            vec![hosts_of_a_port(&["certificate".to_owned()])],
+            with_names("certificate"),
         ),
         shape!(
             "Gateway: external authorization with names of 1 KB, 5,008 hosts",

@@ -371,4 +371,50 @@ mod tests {
             .collect();
         assert_eq!(severities, [Severity::Ok, Severity::Waiting]);
     }
+
+    #[test]
+    fn what_envoy_rejected_is_shown() {
+        let condition = |type_: &str, status: &str, reason: &str| {
+            json!([{
+                "type": type_, "status": status, "reason": reason, "message": "Envoy rejected it",
+                "lastTransitionTime": "2026-01-01T00:00:00Z",
+            }])
+        };
+        let metadata = json!({"name": "a", "namespace": "ns"});
+        let gateway = json!({
+            "apiVersion": "gateway.networking.k8s.io/v1", "kind": "Gateway", "metadata": metadata,
+            "spec": {
+                "gatewayClassName": "sesame",
+                "listeners": [{"name": "web", "port": 80, "protocol": "HTTP"}],
+            },
+            "status": {"listeners": [{
+                "name": "web", "attachedRoutes": 0, "supportedKinds": [],
+                "conditions": condition("Programmed", "False", "Invalid"),
+            }]},
+        });
+        let parent = json!({"name": "a"});
+        let route = json!({
+            "apiVersion": "gateway.networking.k8s.io/v1", "kind": "HTTPRoute", "metadata": metadata,
+            "spec": {"parentRefs": [parent]},
+            "status": {"parents": [{
+                "parentRef": parent, "controllerName": "x/y",
+                "conditions": condition("PartiallyInvalid", "True", "RejectedByEnvoy"),
+            }]},
+        });
+        let status_store = StatusStore::default();
+        for object in [gateway, route] {
+            let object = Object::decode(object).unwrap().unwrap();
+            status_store.upsert(&object);
+            status_store.set(&object.key(), status(&object), jiff::Timestamp::UNIX_EPOCH);
+        }
+        let overview = status_store.overview(10, 0);
+        let listener = &overview.gateways[0].listeners[0];
+        let parent = &overview.routes[0].parents[0];
+        for shown in [
+            (listener.severity, listener.message.as_deref()),
+            (parent.severity, parent.message.as_deref()),
+        ] {
+            assert_eq!(shown, (Severity::Error, Some("Envoy rejected it")));
+        }
+    }
 }

@@ -10,13 +10,14 @@ use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use sesame_control::event::{ChangeKind, RunEvent};
 use sesame_control::files::FilesConfig;
 use sesame_control::local::{Events, Local, LocalConfig};
+use sesame_testkit::certs::Identity;
 use sesame_testkit::client::{Request, send};
 use sesame_testkit::fake_envoy::{FakeEnvoy, Message, Server, State};
-use sesame_xds::ResourceType::{self, Cluster, Listener, Route};
+use sesame_xds::ResourceType::{self, Cluster, Listener, Route, Secret};
 use tempfile::{NamedTempFile, TempDir};
 use tokio::time::timeout;
 
@@ -209,6 +210,87 @@ async fn a_rejection_stays_in_the_status_until_it_is_fixed() {
     run.local.shutdown().await;
 }
 
+/// The Gateway with these listeners.
+fn gateway_with(address: &str, listeners: &[String]) -> String {
+    gateway(address).replace(
+        &format!("{{name: web, port: {PORT}, protocol: HTTP}}"),
+        &listeners.join(", "),
+    )
+}
+
+/// HTTPS listeners with these names, whose certificates are in Secrets of the same names.
+fn https_gateway(address: &str, names: &[&str]) -> String {
+    let listener = |name: &&str| {
+        format!(
+            "{{name: {name}, hostname: {name}.example, port: {PORT}, protocol: HTTPS, \
+             tls: {{certificateRefs: [{{name: {name}}}]}}}}"
+        )
+    };
+    gateway_with(address, &names.iter().map(listener).collect::<Vec<_>>())
+}
+
+/// A Secret with a new certificate. JSON is YAML.
+fn secret(name: &str) -> (String, Identity) {
+    let identity = Identity::self_signed(&[&format!("{name}.example")]).unwrap();
+    let secret = json!({
+        "apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": "ns"},
+        "type": "kubernetes.io/tls",
+        "stringData": {"tls.crt": identity.chain, "tls.key": identity.private_key},
+    });
+    (secret.to_string(), identity)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rejected_certificate_is_in_the_status_of_its_listener_only() {
+    let address = "127.0.77.20";
+    let mut run = start(address, |_| {}).await;
+    let (rejected, identity) = secret("bad");
+    // A line of its signature.
+    let part_of_it = identity.chain.lines().rev().nth(2).unwrap().to_owned();
+    let envoy = FakeEnvoy::builder("ns/edge", "local")
+        .follow(|ty, body| {
+            let body = String::from_utf8_lossy(body);
+            let names = ["ns/good", "ns/bad"].into_iter();
+            let secrets = names.filter(|name| ty == Listener && body.contains(name));
+            secrets.map(|name| (Secret, name.to_owned())).collect()
+        })
+        .reject(move |ty, _, body| {
+            let body = String::from_utf8_lossy(body);
+            (ty == Secret && body.contains(&part_of_it)).then(|| "invalid part".to_owned())
+        })
+        .connect(Server::Unix(run.local.xds_socket()))
+        .await
+        .unwrap();
+    run.ready().await;
+    for name in ["good", "bad"] {
+        write(run.files.path(), &format!("{name}.yaml"), &secret(name).0);
+    }
+    let gateway = https_gateway(address, &["good", "bad"]);
+    write(run.files.path(), "gateway.yaml", &gateway);
+    envoy
+        .until(|state| state.names(Secret) == ["ns/bad", "ns/good"])
+        .await
+        .unwrap();
+
+    write(run.files.path(), "bad.yaml", &rejected);
+    let part = Some("listener bad");
+    let message = run.condition(part, "Programmed", "Invalid").await;
+    assert!(message.contains("invalid part"), "{message}");
+    // What `sesame status` shows.
+    let shown = |run: &Run| {
+        let overview = run.local.status_store().overview(1, 0);
+        let listeners = overview.gateways[0].listeners.iter();
+        let messages = listeners.map(|listener| listener.message.clone().unwrap_or_default());
+        messages.collect::<Vec<_>>()
+    };
+    assert_eq!(shown(&run), [String::new(), message]);
+
+    write(run.files.path(), "bad.yaml", &secret("bad").0);
+    run.condition(part, "Programmed", "Programmed").await;
+    assert_eq!(shown(&run), ["", ""]);
+    run.local.shutdown().await;
+}
+
 /// TLS listeners with these names, which are their hostnames' first labels.
 fn tls_gateway(address: &str, names: &[&str]) -> String {
     let listener = |name: &&str| {
@@ -216,11 +298,7 @@ fn tls_gateway(address: &str, names: &[&str]) -> String {
             "{{name: {name}, hostname: {name}.example, port: {PORT}, protocol: TLS, tls: {{mode: Passthrough}}}}"
         )
     };
-    let listeners: Vec<String> = names.iter().map(listener).collect();
-    gateway(address).replace(
-        &format!("{{name: web, port: {PORT}, protocol: HTTP}}"),
-        &listeners.join(", "),
-    )
+    gateway_with(address, &names.iter().map(listener).collect::<Vec<_>>())
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -151,14 +151,25 @@ async fn a_connection_serves_one_request() {
     assert!(response.contains("connection: close"), "{response}");
 }
 
+/// A request whose headers have this size.
+fn with_headers(size: usize) -> String {
+    let [start, end] = ["GET / HTTP/1.1\r\nx: ", "\r\n\r\n"];
+    let value = "x".repeat(size - start.len() - end.len());
+    format!("{start}{value}{end}")
+}
+
 #[tokio::test]
 async fn large_headers_are_rejected() {
     let address = start().await;
-    let with_header = |size| format!("GET / HTTP/1.1\r\nx: {}\r\n\r\n", "x".repeat(size));
-    let response = rest(&mut open(address, &with_header(MAX_HEADERS / 2)).await).await;
-    assert!(response.starts_with("HTTP/1.1 200 OK"), "{response}");
-    let response = rest(&mut open(address, &with_header(MAX_HEADERS)).await).await;
-    assert!(response.starts_with("HTTP/1.1 431"), "{response}");
+    for (size, status) in [
+        (MAX_HEADERS - 1, "200 OK"),
+        (MAX_HEADERS + 1, "431"),
+        (17 << 10, "431"),
+    ] {
+        let response = rest(&mut open(address, &with_headers(size)).await).await;
+        let expected = format!("HTTP/1.1 {status}");
+        assert!(response.starts_with(&expected), "{size}: {response}");
+    }
 }
 
 #[tokio::test]
@@ -168,4 +179,13 @@ async fn a_body_is_not_read() {
     let response = rest(&mut open(address, head).await).await;
     assert!(response.starts_with("HTTP/1.1 200 OK"), "{response}");
     assert!(response.ends_with("hello"), "{response}");
+}
+
+#[test]
+fn the_limits_are_documented() {
+    let page = include_str!("../../../docs/security.md");
+    let (kib, seconds) = (MAX_HEADERS >> 10, HEADER_TIMEOUT.as_secs());
+    let limits =
+        format!("accept {MAX_CONNECTIONS} connections, {kib} KiB of headers within {seconds} s");
+    assert!(page.contains(&limits), "{limits}");
 }

@@ -150,6 +150,20 @@ fn ingresses_have_a_table_of_their_own() {
 }
 
 #[test]
+fn the_message_of_a_listener_is_shown_beside_it() {
+    let mut overview = overview(1, 0);
+    overview.gateways[0]
+        .listeners
+        .push(listener("bad", Severity::Error));
+    let text = draw(&overview, false, None, MAX_ROWS);
+    let states = ["l0", "bad"].map(|name| {
+        let line = text.lines().find(|line| line.contains(name)).unwrap();
+        line.rsplit("  ").next().unwrap().trim()
+    });
+    assert_eq!(states, ["ok", "error: the port is in use"]);
+}
+
+#[test]
 fn tables_fit_the_terminal() {
     for (listeners, routes) in [(0, 0), (1, 50), (50, 1), (50, 50)] {
         for (rows, ingresses) in [8, 22, 60].into_iter().zip([0, 5, 90]) {

@@ -1,12 +1,14 @@
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::SystemTime;
 
 use serde_json::json;
 use sesame_api::{Kind, Object, Release};
 use sesame_envoy::Options;
 use sesame_fleet::local::ports::PortProblem;
 use sesame_sources::change::Change;
+use sesame_testkit::certs::{Authority, Identity};
 use tokio::sync::broadcast;
 
 use super::*;
@@ -375,6 +377,46 @@ fn requests_complete_is_followed_by_apply_even_without_changes() {
         (receiver.try_recv(), receiver.try_recv()),
         (Ok(false), Ok(true))
     );
+}
+
+/// A Secret whose certificate has expired.
+fn expired(name: &str) -> Change {
+    let authority = Authority::new().unwrap();
+    let [start, end] = [1, 2].map(|day| SystemTime::UNIX_EPOCH + Duration::from_hours(24 * day));
+    let identity = authority.issue_client(&["https://a.test"], start, end);
+    let Identity { chain, private_key } = identity.unwrap();
+    let value = json!({
+        "apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": "ns"},
+        "type": "kubernetes.io/tls", "stringData": {"tls.crt": chain, "tls.key": private_key},
+    });
+    Change::Upsert(Object::decode(value).unwrap().unwrap())
+}
+
+#[test]
+fn a_metric_counts_expired_certificates_in_use() {
+    let value = json!({
+        "apiVersion": "gateway.networking.k8s.io/v1", "kind": "Gateway",
+        "metadata": {"name": "a", "namespace": "ns"},
+        "spec": {"gatewayClassName": "sesame", "listeners": [
+            {"name": "web", "port": 443, "protocol": "HTTPS", "tls": {"certificateRefs": [{"name": "used"}]}},
+        ]},
+    });
+    let gateway = Change::Upsert(Object::decode(value).unwrap().unwrap());
+    let mut rig = rig();
+    let expiring = |rig: &Rig| {
+        let text = rig.translator.outputs.metrics.text().unwrap();
+        let mut values = text
+            .lines()
+            .filter_map(|line| line.strip_prefix("sesame_certificates_expiring "));
+        values.next().unwrap().to_owned()
+    };
+    rig.translator
+        .turn(vec![set(vec![expired("used"), expired("unused")])]);
+    assert_eq!(expiring(&rig), "0");
+    rig.translator.turn(vec![set(vec![gateway])]);
+    assert_eq!(expiring(&rig), "1");
+    rig.translator.turn(vec![set(vec![remove_gateway("a")])]);
+    assert_eq!(expiring(&rig), "0");
 }
 
 #[test]

@@ -1,7 +1,6 @@
 //! Conflicts between listeners of one Gateway, and overlapping TLS connections of one Gateway or ListenerSet.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use sesame_api::reason;
 use sesame_engine::{Reader, Table};
@@ -79,31 +78,43 @@ pub(super) fn mark_overlaps(
     certificates: Table<CertificateKey, CertificateState>,
     listeners: &mut [ListenerState],
 ) {
-    let names: Vec<Vec<Arc<[String]>>> = listeners
+    let domains: Vec<Vec<String>> = listeners
+        .iter()
+        .map(|listener| hostname::widening(&listener.domain).collect())
+        .collect();
+    // Listeners may share certificates, and a certificate may have thousands of names.
+    let mut by_certificate: BTreeMap<&CertificateKey, Vec<bool>> = BTreeMap::new();
+    for key in listeners.iter().flat_map(|listener| &listener.certificates) {
+        by_certificate.entry(key).or_insert_with(|| {
+            let state = reader.get(certificates, key);
+            let names: &[String] = match state.as_deref() {
+                Some(CertificateState::Valid { names, .. }) => names,
+                _ => &[],
+            };
+            let domains = domains.iter();
+            domains
+                .map(|domain| hostname::any_intersects(names, domain))
+                .collect()
+        });
+    }
+    let valid_for: Vec<Vec<bool>> = listeners
         .iter()
         .map(|listener| {
-            let states = listener
-                .certificates
-                .iter()
-                .filter_map(|key| reader.get(certificates, key));
-            states
-                .filter_map(|state| match &*state {
-                    CertificateState::Valid { names, .. } => Some(Arc::clone(names)),
-                    _ => None,
-                })
+            let certificates = listener.certificates.iter();
+            let found: Vec<_> = certificates.map(|key| &by_certificate[key]).collect();
+            (0..listeners.len())
+                .map(|other| found.iter().any(|valid_for| valid_for[other]))
                 .collect()
         })
         .collect();
     for index in 0..listeners.len() {
-        listeners[index].overlapping = overlap(index, listeners, &names);
+        listeners[index].overlapping = overlap(index, listeners, &valid_for);
     }
 }
 
-fn overlap(
-    index: usize,
-    listeners: &[ListenerState],
-    names: &[Vec<Arc<[String]>>],
-) -> Option<Problem> {
+/// How a listener overlaps with others. `valid_for[a][b]`: whether a certificate of listener `a` is valid for a host of
+/// listener `b`.
+fn overlap(index: usize, listeners: &[ListenerState], valid_for: &[Vec<bool>]) -> Option<Problem> {
     let listener = &listeners[index];
     if !listener.protocol.is_tls() || listener.conflicted.is_some() {
         return None;
@@ -122,16 +133,10 @@ fn overlap(
             "the server name of each connection selects one of the two listeners, which gets all requests on that connection"
         }
     };
-    let valid_for = |names: &[Arc<[String]>], domain: &str| {
-        names
-            .iter()
-            .flat_map(|names| names.iter())
-            .any(|name| hostname::intersection(name, domain).is_some())
-    };
     // If both overlap, the spec requires this reason.
-    let shared = others.clone().find(|(other, state)| {
-        valid_for(&names[index], &state.domain) || valid_for(&names[*other], &listener.domain)
-    });
+    let shared = others
+        .clone()
+        .find(|(other, _)| valid_for[index][*other] || valid_for[*other][index]);
     if let Some((_, other)) = shared {
         return Some(Problem::new(
             reason::listener::OVERLAPPING_CERTIFICATES,

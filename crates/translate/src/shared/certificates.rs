@@ -19,6 +19,7 @@ use x509_parser::prelude::{FromDer, X509Certificate};
 use x509_parser::public_key::PublicKey;
 
 use crate::shared::expiry::Validity;
+use crate::shared::hostname;
 
 /// The Secret type that the Gateway API requires.
 pub const SECRET_TYPE: &str = "kubernetes.io/tls";
@@ -31,6 +32,10 @@ pub const PRIVATE_KEY: &str = "tls.key";
 
 /// The maximum number of certificates in one Secret.
 const MAX_CHAIN: usize = 100;
+
+/// The maximum size of the first certificate, in bytes of DER: the limit of rustls, which compares it with its key. Enough
+/// for 10,000 short names.
+const MAX_CERTIFICATE: usize = 0xffff;
 
 /// The fields of a Secret that are read. Values are shared; metadata is dropped.
 #[derive(Clone, PartialEq, Eq)]
@@ -48,7 +53,7 @@ pub enum CertificateState {
     Valid {
         /// The certificate to present.
         certificate: Certificate,
-        /// Its DNS names, in lower case, sorted.
+        /// Its DNS names, in lower case, sorted by their ends.
         names: Arc<[String]>,
         /// When it is valid.
         validity: Validity,
@@ -130,6 +135,13 @@ fn try_read(secret: &SecretData) -> Result<(Certificate, Vec<String>, Validity),
         validity.from = validity.from.max(own.not_before.timestamp());
         validity.until = validity.until.min(own.not_after.timestamp());
         if position == 0 {
+            if der.len() > MAX_CERTIFICATE {
+                return Err(format!(
+                    "has a certificate of {} KiB in {CHAIN}; the limit is {} KiB; use fewer names",
+                    der.len().div_ceil(1024),
+                    MAX_CERTIFICATE.div_ceil(1024)
+                ));
+            }
             check_public_key(&certificate)?;
             names = dns_names(&certificate);
         }
@@ -158,10 +170,14 @@ fn try_read(secret: &SecretData) -> Result<(Certificate, Vec<String>, Validity),
     };
     CertifiedKey::new(certificates, signer)
         .keys_match()
-        .map_err(|_| {
-            format!(
+        .map_err(|error| match error {
+            rustls::Error::InconsistentKeys(_) => format!(
                 "has a private key in {PRIVATE_KEY} that does not match the certificate in {CHAIN}"
-            )
+            ),
+            // rustls accepts fewer certificates than the parser above.
+            _ => format!(
+                "has an unsupported certificate in {CHAIN}; use X.509 version 3 without unknown critical extensions"
+            ),
         })?;
     Ok((served, names, validity))
 }
@@ -249,7 +265,7 @@ fn dns_names(certificate: &X509Certificate<'_>) -> Vec<String> {
             .filter_map(|name| name.as_str().ok().map(str::to_ascii_lowercase))
             .collect(),
     };
-    names.sort();
+    names.sort_by(|a, b| hostname::by_end(a, b));
     names.dedup();
     names
 }
@@ -383,6 +399,49 @@ mod tests {
             assert!(message.contains(expected), "{message}");
             assert!(!message.contains('[') && message.len() < 100, "{message}");
         }
+    }
+
+    /// A certificate for this number of names.
+    fn with_names(count: u32) -> SecretData {
+        let names: Vec<String> = (0..count).map(|number| format!("{number:x}")).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let (chain, key) = pair(&names, &rcgen::PKCS_ECDSA_P256_SHA256);
+        secret(&chain, &key)
+    }
+
+    #[test]
+    fn a_certificate_may_have_ten_thousand_names() {
+        match read(&with_names(10_000)) {
+            CertificateState::Valid { names, .. } => assert_eq!(names.len(), 10_000),
+            other => panic!("{other:?}"),
+        }
+        let message = reason(&with_names(20_000));
+        assert!(
+            message.ends_with("in tls.crt; the limit is 64 KiB; use fewer names"),
+            "{message}"
+        );
+    }
+
+    /// Made by `openssl x509 -req`, without extensions.
+    const VERSION_1: &str = "\
+-----BEGIN CERTIFICATE-----
+MIIBKzCB0wIUYDXnbaMI/CLX/GmGkaMS3j9s2uYwCgYIKoZIzj0EAwIwGDEWMBQG
+A1UEAwwNZy5leGFtcGxlLm9yZzAgFw0yNjExMjcyMjM4MTVaGA8yMTI2MTEwMzIy
+MzgxNVowGDEWMBQGA1UEAwwNZy5leGFtcGxlLm9yZzBZMBMGByqGSM49AgEGCCqG
+SM49AwEHA0IABNs0BWL+PvWz2Io1TrBB9/gl0nFCebIVVoCm5wMXkmsUnRr7vvk3
+69aXHK9VDEMe/qW0C3MveAlA2dltHA5u/sIwCgYIKoZIzj0EAwIDRwAwRAIgRYtJ
+H5dMZc3px+pE4zmRkRirtE07duiB5OuKaE6/Zp0CIAzpcyLPBjs6hr2LiANoyKFy
+nhPiIEnZCjEVrlTgrPJ6
+-----END CERTIFICATE-----
+";
+
+    #[test]
+    fn a_certificate_of_version_1_is_refused_with_a_reason() {
+        let (_, key) = pair(&["a.example.com"], &rcgen::PKCS_ECDSA_P256_SHA256);
+        assert_eq!(
+            reason(&secret(VERSION_1, &key)),
+            "has an unsupported certificate in tls.crt; use X.509 version 3 without unknown critical extensions"
+        );
     }
 
     #[test]

@@ -71,6 +71,23 @@ pub fn widening(domain: &str) -> impl Iterator<Item = String> + '_ {
         .chain(std::iter::once(ANY.to_owned()))
 }
 
+/// Sorts domains by their ends, so that those below the same wildcard are neighbours.
+pub(crate) fn by_end(a: &str, b: &str) -> Ordering {
+    a.bytes().rev().cmp(b.bytes().rev())
+}
+
+/// Whether one of these domains, sorted by [`by_end`], has hosts in common with a domain, whose [`widening`] is given. The
+/// cost is logarithmic in their number.
+pub(crate) fn any_intersects(sorted: &[String], widening: &[String]) -> bool {
+    let suffix = widening.first().and_then(|domain| domain.strip_prefix('*'));
+    let narrower = suffix.is_some_and(|suffix| {
+        let after = sorted.partition_point(|name| by_end(name, suffix).is_le());
+        sorted.get(after).is_some_and(|name| name.ends_with(suffix))
+    });
+    let is_listed = |domain: &String| sorted.binary_search_by(|name| by_end(name, domain)).is_ok();
+    narrower || widening.iter().any(is_listed)
+}
+
 /// Why a name can't be an external host's; `None` if it can. Envoy itself listens on `localhost`, and an IP address, in
 /// any notation that a resolver accepts, may belong to anything. No top-level domain begins with a digit.
 pub(crate) fn not_external(hostname: &str) -> Option<&'static str> {
@@ -125,6 +142,28 @@ mod tests {
         assert_eq!(all("*"), ["*"]);
         for wider in all("a.b.c") {
             assert!(covers(&wider, "a.b.c"), "{wider}");
+        }
+    }
+
+    #[test]
+    fn intersections_are_found_among_sorted_domains() {
+        let domains = [
+            "*", "a", "*.a", "b.a", "*.b.a", "c.b.a", "xb.a", "*.xb.a", "c", "d.c", "*.e.d.c",
+        ];
+        // Each subset.
+        for subset in 0..1_u32 << domains.len() {
+            let chosen = (0..domains.len()).filter(|at| subset >> at & 1 == 1);
+            let mut sorted: Vec<String> = chosen.map(|at| domains[at].to_owned()).collect();
+            sorted.sort_by(|a, b| by_end(a, b));
+            for domain in domains {
+                let expected = sorted.iter().any(|one| intersection(one, domain).is_some());
+                let widening: Vec<String> = widening(domain).collect();
+                assert_eq!(
+                    any_intersects(&sorted, &widening),
+                    expected,
+                    "{sorted:?} {domain}"
+                );
+            }
         }
     }
 

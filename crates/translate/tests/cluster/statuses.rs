@@ -154,6 +154,34 @@ fn rejected_resources_of_a_backend_are_reported_also_with_a_policy_and_a_client_
 }
 
 #[test]
+fn a_rejected_certificate_or_ca_bundle_of_a_listener_is_reported() {
+    let mut rig = rig(Mode::Managed);
+    let [_, _, mut secret] = secured_service();
+    let ca = secret["stringData"]["tls.crt"].clone();
+    secret["stringData"]["ca.crt"] = ca;
+    let validation = json!({"caCertificateRefs": [{"group": "", "kind": "Secret", "name": "c"}]});
+    let mut verifying = gateway("web", "edge", 1);
+    verifying["spec"]["tls"] = json!({"frontend": {"default": {"validation": validation}}});
+    verifying["spec"]["listeners"] = json!([
+        {"name": "http", "port": 80, "protocol": "HTTP"},
+        {"name": "https", "port": 443, "protocol": "HTTPS", "tls": {"certificateRefs": [{"name": "c"}]}},
+    ]);
+    rig.put([secret, verifying]);
+    let programmed = |at: usize| {
+        move |rig: &Rig| said(&rig.gateway("web").listeners[at].conditions, "Programmed")
+    };
+    assert_eq!(programmed(1)(&rig), "Programmed/Programmed");
+    for name in ["ns/c", "clients:ns/web"] {
+        let mut of = |at| while_rejected(&mut rig, RejectedKind::Secret, name, programmed(at));
+        assert_eq!(
+            of(1),
+            "not Programmed/Invalid: Envoy rejected the configuration (no) and keeps its last good version"
+        );
+        assert_eq!(of(0), "Programmed/Programmed", "{name}");
+    }
+}
+
+#[test]
 fn a_rejected_authorization_service_of_a_listener_is_reported() {
     let mut rig = rig(Mode::Managed);
     rig.put(secured_service());
