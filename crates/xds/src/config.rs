@@ -60,7 +60,8 @@ pub struct Limits {
     pub node_bytes: usize,
     /// Size at which a response is split, in bytes. A resource larger than this gets a response of its own.
     pub response_bytes: usize,
-    /// Deadline for the first request of a stream, and for the rest of a request that has begun.
+    /// Deadline for the beginning of a stream's first request, and for the rest of a request that has begun; a large
+    /// request has more time, at 64 KiB per second.
     pub request_timeout: Duration,
     /// How long listeners and routes wait for an ACK of the clusters in the same update. Envoy stops waiting for a
     /// cluster's endpoints after 15 s.
@@ -86,7 +87,7 @@ impl Default for Limits {
             fleet_names: 100_000,
             name_bytes: 2_048,
             request_bytes: 16 << 20,
-            node_bytes: 1 << 20,
+            node_bytes: 256 << 10,
             response_bytes: 1 << 20,
             request_timeout: Duration::from_secs(30),
             warming_timeout: Duration::from_secs(20),

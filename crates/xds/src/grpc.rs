@@ -1,7 +1,7 @@
 //! gRPC messages in the bodies of HTTP requests and responses.
 //!
 //! In: the body of a request, the responses of a stream. Out: encoded requests, the body of the response. Both are bounded
-//! in memory, which tonic's streams aren't: it reserves memory for a whole request when the request begins, and encodes a
+//! in memory, which tonic's streams aren't: they read a whole request before anything else is known about it, and encode a
 //! whole response before it is sent.
 
 use std::pin::Pin;
@@ -18,12 +18,15 @@ use tokio::time::{Instant, timeout_at};
 use tonic::Status;
 
 use crate::config::Limits;
-use crate::wire::DeltaResponse;
 
 /// The size of the prefix of a message: a byte that says whether the message is compressed, and the message's length.
 pub(crate) const PREFIX: usize = 5;
-/// Larger requests take from the fleet's [`Memory`]. ACKs are smaller.
+/// Larger requests take from the fleet's [`Memory`]. ACKs are smaller, if the client sends its node only once.
 const SMALL: usize = 4 << 10;
+/// The maximum size of an HTTP/2 frame.
+const FRAME: usize = 16 << 10;
+/// Clients send requests at least this fast, in bytes per second.
+const RATE: usize = 64 << 10;
 /// The unit of [`Memory`], in bytes.
 const UNIT: usize = 1 << 10;
 
@@ -67,12 +70,15 @@ pub(crate) struct Encoded {
     _memory: Option<OwnedSemaphorePermit>,
 }
 
+type Waiting = Pin<Box<dyn Future<Output = Option<OwnedSemaphorePermit>> + Send>>;
+
 /// The requests of a stream.
-#[derive(Debug)]
 pub(crate) struct Requests {
     body: tonic::body::Body,
     /// Received bytes that haven't been returned.
     received: BytesMut,
+    /// The place in the queue for the next request's memory.
+    waiting: Option<Waiting>,
     /// For the request that has begun to arrive.
     begun: Option<Begun>,
     memory: Memory,
@@ -92,6 +98,7 @@ impl Requests {
         Requests {
             body,
             received: BytesMut::new(),
+            waiting: None,
             begun: None,
             memory,
             limit: limits.request_bytes,
@@ -99,14 +106,21 @@ impl Requests {
         }
     }
 
-    /// The next request; `None` at the end of the stream. No data is lost if the future is dropped.
-    pub(crate) async fn next(&mut self) -> Result<Option<Encoded>, Status> {
-        let length = loop {
+    /// Waits until the next request begins; returns its length, or `None` at the end of the stream. Cancel safe.
+    pub(crate) async fn begins(&mut self) -> Result<Option<usize>, Status> {
+        loop {
             match self.length()? {
-                Some(length) => break length,
                 None if !self.receive().await? => return Ok(None),
                 None => {}
+                length => return Ok(length),
             }
+        }
+    }
+
+    /// The next request; `None` at the end of the stream. Cancel safe.
+    pub(crate) async fn next(&mut self) -> Result<Option<Encoded>, Status> {
+        let Some(length) = self.begins().await? else {
+            return Ok(None);
         };
         let deadline = self.begin(length).await;
         while self.received.len() < PREFIX + length {
@@ -133,12 +147,16 @@ impl Requests {
         if let Some(begun) = &self.begun {
             return begun.deadline;
         }
-        let memory = match length {
-            ..=SMALL => None,
-            _ => self.memory.take(length).await,
-        };
-        self.received.reserve(PREFIX + length);
-        let deadline = Instant::now() + self.timeout;
+        let mut memory = None;
+        if length > SMALL {
+            let fleet = self.memory.clone();
+            let take = || -> Waiting { Box::pin(async move { fleet.take(length).await }) };
+            memory = self.waiting.get_or_insert_with(take).await;
+            self.waiting = None;
+            self.received.reserve(PREFIX + length + FRAME);
+        }
+        let slowest = Duration::from_secs((length / RATE) as u64);
+        let deadline = Instant::now() + self.timeout + slowest;
         self.begun = Some(Begun { memory, deadline });
         deadline
     }
@@ -175,16 +193,19 @@ impl Requests {
     }
 }
 
+/// The parts of an encoded message, with its prefix.
+pub(crate) type Message = Box<dyn Iterator<Item = Bytes> + Send>;
+
 /// The body of a response: messages, then the status of the stream.
 pub(crate) struct Responses {
-    messages: mpsc::Receiver<Result<DeltaResponse, Status>>,
+    messages: mpsc::Receiver<Result<Message, Status>>,
     /// The rest of the current message.
-    parts: Box<dyn Iterator<Item = Bytes> + Send>,
+    parts: Message,
     ended: bool,
 }
 
 impl Responses {
-    pub(crate) fn new(messages: mpsc::Receiver<Result<DeltaResponse, Status>>) -> Responses {
+    pub(crate) fn new(messages: mpsc::Receiver<Result<Message, Status>>) -> Responses {
         Responses {
             messages,
             parts: Box::new(std::iter::empty()),
@@ -210,7 +231,7 @@ impl Body for Responses {
             }
             let status = match ready!(self.messages.poll_recv(cx)) {
                 Some(Ok(message)) => {
-                    self.parts = Box::new(message.into_parts());
+                    self.parts = message;
                     continue;
                 }
                 Some(Err(status)) => status,

@@ -28,8 +28,8 @@ const DELTA: &str =
     "/envoy.service.discovery.v3.AggregatedDiscoveryService/DeltaAggregatedResources";
 const STATE_OF_THE_WORLD: &str =
     "/envoy.service.discovery.v3.AggregatedDiscoveryService/StreamAggregatedResources";
-/// Number of responses buffered per stream.
-const RESPONSE_BUFFER: usize = 2;
+/// Number of responses buffered per stream, besides the one being sent.
+const RESPONSE_BUFFER: usize = 1;
 /// Concurrent streams on a connection. Envoy uses one.
 const STREAMS_PER_CONNECTION: u32 = 4;
 /// How many bytes of a stream, and of a connection, the server buffers until the stream's task reads them.

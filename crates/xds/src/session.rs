@@ -99,6 +99,12 @@ impl Session {
         &mut self.types[ty.index()]
     }
 
+    /// Whether the client has sent a request for a type.
+    pub(crate) fn has_begun(&self, type_url: &str) -> bool {
+        let ty = ResourceType::from_type_url(type_url);
+        ty.is_some_and(|ty| self.types[ty.index()].subscription().started())
+    }
+
     /// Processes a request. Unsupported types are left unanswered: the protocol doesn't define an error for them.
     pub(crate) fn request(
         &mut self,

@@ -10,13 +10,13 @@ use tokio::time::timeout;
 use tonic::{Extensions, Status};
 
 use crate::config::Limits;
-use crate::grpc::{Encoded, Requests};
+use crate::grpc::{Encoded, Message, Requests};
 use crate::resource::FleetId;
 use crate::server::{Inner, Membership, SharedFleet};
 use crate::session::{LimitExceeded, Session};
-use crate::wire::{DeltaRequest, DeltaResponse};
+use crate::wire::DeltaRequest;
 
-type Responses = mpsc::Sender<Result<DeltaResponse, Status>>;
+type Responses = mpsc::Sender<Result<Message, Status>>;
 
 impl From<LimitExceeded> for Status {
     fn from(error: LimitExceeded) -> Status {
@@ -36,6 +36,7 @@ pub(crate) async fn serve(
         ended = run(registry, requests, extensions, &responses) => ended,
         // An error means that the server is gone, which also ends the stream.
         _ = stop.wait_for(|stop| *stop) => Err(Status::unavailable("the server is shutting down")),
+        () = responses.closed() => Ok(()),
     };
     if let Err(status) = ended {
         tracing::debug!(code = ?status.code(), message = status.message(), "xDS stream ended");
@@ -52,45 +53,25 @@ async fn run(
 ) -> Result<(), Status> {
     let config = &registry.config;
     let limits = config.limits.clone();
-    let first = timeout(limits.request_timeout, requests.next())
+    timeout(limits.request_timeout, requests.begins())
         .await
         .map_err(|_| Status::deadline_exceeded("no request received"))??;
-    let Some(first) = first else {
+    let Some(first) = requests.next().await? else {
         return Ok(());
     };
-    // Only the first request contains the node.
-    let node = DeltaRequest::read_node(&first.bytes, &limits)?;
-    let variants = config
-        .supports_variants
-        .is_some_and(|supports| supports(&node));
-    let member = join(&registry, &node, &extensions)?;
+    let (member, variants) = {
+        // Only the first request contains the node.
+        let node = DeltaRequest::read_node(&first.bytes, &limits)?;
+        let supports = config.supports_variants;
+        let variants = supports.is_some_and(|supports| supports(&node));
+        (join(&registry, &node, &extensions)?, variants)
+    };
     let mut changed = member.fleet.changed();
     let mut session = Session::new(member.client, limits.clone(), Instant::now());
-    let mut request = Some(first);
+    process(first, &limits, &member.fleet, &mut session).await?;
+    // Whether there may be a response to send.
+    let mut due = true;
     loop {
-        if let Some(request) = request.take() {
-            process(request, &limits, &member.fleet, &mut session).await?;
-        }
-        loop {
-            changed.mark_unchanged();
-            let (removed, response) = member.fleet.with(|fleet| {
-                let removed = fleet.is_removed();
-                (removed, session.poll(fleet, Instant::now()))
-            });
-            if removed {
-                return Err(Status::unavailable("the fleet was removed"));
-            }
-            let Some(response) = response else {
-                break;
-            };
-            let ty = response.ty;
-            let response = DeltaResponse::new(response, variants);
-            registry.sent.add(ty, response.payload_len());
-            // Waits while the client isn't reading; meanwhile, changes are merged.
-            if responses.send(Ok(response)).await.is_err() {
-                return Ok(());
-            }
-        }
         let deadline = session.deadline();
         let timer = async {
             match deadline {
@@ -99,17 +80,46 @@ async fn run(
             }
         };
         tokio::select! {
+            // While the client isn't reading, changes are merged.
+            permit = responses.reserve(), if due => {
+                // The client is gone.
+                let Ok(permit) = permit else { return Ok(()) };
+                changed.mark_unchanged();
+                let (removed, response) = member.fleet.with(|fleet| {
+                    let removed = fleet.is_removed();
+                    (removed, session.poll(fleet, Instant::now()))
+                });
+                if removed {
+                    return Err(fleet_removed());
+                }
+                match response {
+                    Some(response) => {
+                        registry.sent.add(response.ty, response.payload_len(variants));
+                        permit.send(Ok(Box::new(response.into_parts(variants))));
+                    }
+                    None => due = false,
+                }
+            }
             next = requests.next() => match next? {
-                Some(next) => request = Some(next),
+                Some(next) => {
+                    process(next, &limits, &member.fleet, &mut session).await?;
+                    due = true;
+                }
                 None => return Ok(()),
             },
-            result = changed.changed() => if result.is_err() {
-                return Err(Status::unavailable("the fleet was removed"));
-            },
-            () = timer => {}
-            () = responses.closed() => return Ok(()),
+            result = changed.changed() => {
+                if result.is_err() || member.fleet.with(|fleet| fleet.is_removed()) {
+                    return Err(fleet_removed());
+                }
+                due = true;
+            }
+            () = timer, if !due => due = true,
         }
     }
+}
+
+fn fleet_removed() -> Status {
+    Status::unavailable("the fleet was removed")
 }
 
 /// Processes a request when it is the stream's turn.
@@ -120,8 +130,9 @@ async fn process(
     session: &mut Session,
 ) -> Result<(), Status> {
     let _turn = fleet.turn().await;
-    let batches = DeltaRequest::read(&request.bytes, limits)?.batches();
-    for batch in batches {
+    let request = DeltaRequest::read(&request.bytes, limits)?;
+    let first = !session.has_begun(&request.type_url);
+    for batch in request.batches(first) {
         fleet.with(|fleet| session.request(fleet, &batch))?;
         yield_now().await;
     }

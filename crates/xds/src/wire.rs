@@ -18,10 +18,10 @@ use crate::session::Response;
 
 /// The size at which a part of an encoded response ends, in bytes.
 const PART_BYTES: usize = 32 << 10;
+/// The maximum number of fields of a node, which include Envoy's extensions: several hundred.
+const NODE_FIELDS: usize = 4_096;
 /// The number of names of a request that a stream processes at once.
 const BATCH: usize = 1_000;
-/// The number of the field [`DeltaResponse::resources`].
-const RESOURCES: u32 = 2;
 
 /// `envoy.service.discovery.v3.DeltaDiscoveryRequest`, without the fields that the server doesn't read.
 #[derive(Clone, PartialEq, prost::Message)]
@@ -73,18 +73,21 @@ impl DeltaRequest {
         let missing = "the first request has no node; node.cluster must name the fleet";
         let node = First::decode(encoded).map_err(undecodable)?.node;
         let node = node.ok_or_else(|| Status::invalid_argument(missing))?;
-        if node.len() > limits.node_bytes {
+        let limit = limits.node_bytes;
+        if node.len() > limit || fields(&node).map_err(undecodable)? > NODE_FIELDS {
             return Err(Status::resource_exhausted(format!(
-                "the node is larger than {} bytes",
-                limits.node_bytes
+                "the node has more than {limit} bytes or {NODE_FIELDS} fields"
             )));
         }
         Node::decode(&node[..]).map_err(undecodable)
     }
 
-    /// Splits a request with many names, as if the client had sent several, of which each takes little time. Names that
-    /// come with versions stay together, since only the first request of a type has versions.
-    pub(crate) fn batches(self) -> impl Iterator<Item = DeltaRequest> {
+    /// Splits a request with many names, as if the client had sent several, of which each takes little time. If it is the
+    /// `first` of its type, names that come with versions stay together; otherwise, versions have no meaning.
+    pub(crate) fn batches(mut self, first: bool) -> impl Iterator<Item = DeltaRequest> {
+        if !first {
+            self.initial_resource_versions.clear();
+        }
         let mut rest = Some(self);
         std::iter::from_fn(move || {
             let mut request = rest.take()?;
@@ -158,7 +161,7 @@ pub(crate) fn endpoints_of(cluster: &Bytes) -> Option<String> {
 
 /// `envoy.service.discovery.v3.DeltaDiscoveryResponse`.
 #[derive(Clone, PartialEq, prost::Message)]
-pub(crate) struct DeltaResponse {
+struct DeltaResponse {
     #[prost(message, repeated, tag = "2")]
     resources: Vec<Resource>,
     #[prost(string, tag = "4")]
@@ -189,51 +192,61 @@ struct Any {
     value: Bytes,
 }
 
-impl DeltaResponse {
-    /// Uses variants of resources, where present, if `variants` is set.
-    pub(crate) fn new(response: Response, variants: bool) -> DeltaResponse {
-        let type_url = response.ty.type_url();
-        let resources = response.upserts.iter().map(|resource| Resource {
-            version: resource.version().to_string(),
-            resource: Some(Any {
-                type_url: type_url.to_owned(),
-                value: resource.body_for(variants).clone(),
-            }),
-            name: resource.name().to_string(),
-        });
-        let removals = response.removals.iter();
-        DeltaResponse {
-            resources: resources.collect(),
-            type_url: type_url.to_owned(),
-            nonce: response.nonce,
-            removed_resources: removals.map(|name| name.to_string()).collect(),
-        }
+impl Response {
+    /// Bytes of the resource bodies and of the removed names. Uses variants of resources, where present, if `variants` is
+    /// set.
+    pub(crate) fn payload_len(&self, variants: bool) -> usize {
+        let bodies = self.upserts.iter();
+        let bodies = bodies.map(|resource| resource.body_for(variants).len());
+        let names = self.removals.iter();
+        bodies.sum::<usize>() + names.map(|name| name.len()).sum::<usize>()
     }
 
-    /// Bytes of the resource bodies and of the removed names.
-    pub(crate) fn payload_len(&self) -> usize {
-        let bodies = self.resources.iter().flat_map(|sent| &sent.resource);
-        let names = self.removed_resources.iter();
-        bodies.map(|any| any.value.len()).sum::<usize>() + names.map(String::len).sum::<usize>()
-    }
-
-    /// Encodes the response in parts, each when it is needed: a client that doesn't read keeps one of them in memory.
-    pub(crate) fn into_parts(mut self) -> impl Iterator<Item = Bytes> {
-        let length = self.encoded_len();
-        let mut resources = std::mem::take(&mut self.resources).into_iter();
-        let mut rest = Some(self);
+    /// Encodes the response, with its gRPC prefix, in parts. Each is encoded when it is needed, so a response that isn't
+    /// read takes little memory.
+    pub(crate) fn into_parts(self, variants: bool) -> impl Iterator<Item = Bytes> {
+        let fields = (0..).map_while(|number| self.field(number, variants));
+        let length = fields.map(|field| field.encoded_len()).sum();
         let mut part = grpc::prefix(length);
+        let mut fields = (0..).map_while(move |number| self.field(number, variants));
         std::iter::from_fn(move || {
-            while part.len() < PART_BYTES {
-                match resources.next() {
-                    Some(resource) => encoding::message::encode(RESOURCES, &resource, &mut part),
-                    None => {
-                        rest.take()?.encode_raw(&mut part);
-                        break;
-                    }
-                }
+            while part.len() < PART_BYTES
+                && let Some(field) = fields.next()
+            {
+                field.encode_raw(&mut part);
             }
-            Some(std::mem::take(&mut part).freeze())
+            (!part.is_empty()).then(|| std::mem::take(&mut part).freeze())
+        })
+    }
+
+    /// The message in pieces: its encoding is that of all pieces.
+    fn field(&self, number: usize, variants: bool) -> Option<DeltaResponse> {
+        let type_url = self.ty.type_url();
+        let Some(number) = number.checked_sub(1) else {
+            return Some(DeltaResponse {
+                type_url: type_url.to_owned(),
+                nonce: self.nonce.clone(),
+                ..DeltaResponse::default()
+            });
+        };
+        if let Some(resource) = self.upserts.get(number) {
+            let resource = Resource {
+                version: resource.version().to_string(),
+                resource: Some(Any {
+                    type_url: type_url.to_owned(),
+                    value: resource.body_for(variants).clone(),
+                }),
+                name: resource.name().to_string(),
+            };
+            return Some(DeltaResponse {
+                resources: vec![resource],
+                ..DeltaResponse::default()
+            });
+        }
+        let name = self.removals.get(number - self.upserts.len())?;
+        Some(DeltaResponse {
+            removed_resources: vec![name.to_string()],
+            ..DeltaResponse::default()
         })
     }
 }
@@ -249,7 +262,7 @@ mod tests {
         #[test]
         fn the_generated_type_decodes_every_response(
             resources in prop::collection::vec((".{0,200}", prop::collection::vec(any::<u8>(), 0..20_000)), 0..6),
-            removals in prop::collection::vec(".{0,20}", 0..3),
+            removals in prop::collection::vec(".{1,20}", 0..3_000),
             nonce in "[0-9a-f]{0,16}",
             ty in prop::sample::select(ResourceType::ALL.to_vec()),
         ) {
@@ -262,9 +275,10 @@ mod tests {
                     .collect(),
                 removals: removals.into_iter().map(Into::into).collect(),
             };
-            let message = DeltaResponse::new(response.clone(), false);
-            let parts: Vec<Bytes> = message.clone().into_parts().collect();
+            let parts: Vec<Bytes> = response.clone().into_parts(false).collect();
             prop_assert!(parts.iter().rev().skip(1).all(|part| part.len() >= PART_BYTES));
+            let largest = response.upserts.iter().map(|resource| resource.body().len()).max();
+            prop_assert!(parts.iter().all(|part| part.len() <= PART_BYTES + largest.unwrap_or(0) + 1_000));
             let encoded = parts.concat();
             let (prefix, encoded) = encoded.split_at(grpc::PREFIX);
             prop_assert_eq!(prefix, &grpc::prefix(encoded.len())[..]);
@@ -282,7 +296,7 @@ mod tests {
                 payload += any.value.len();
             }
             payload += response.removals.iter().map(|name| name.len()).sum::<usize>();
-            prop_assert_eq!(message.payload_len(), payload);
+            prop_assert_eq!(response.payload_len(false), payload);
             let removed: Vec<&str> = response.removals.iter().map(|name| &**name).collect();
             prop_assert_eq!(read.removed_resources, removed);
         }
@@ -306,7 +320,7 @@ mod tests {
                 ..DeltaRequest::default()
             };
             let (mut subscribed, mut unsubscribed) = (Vec::new(), Vec::new());
-            for (number, batch) in request.batches().enumerate() {
+            for (number, batch) in request.batches(true).enumerate() {
                 let length = batch.resource_names_subscribe.len() + batch.resource_names_unsubscribe.len();
                 prop_assert!(length <= BATCH && (length > 0 || number == 0));
                 prop_assert_eq!(batch.response_nonce.is_empty(), number > 0);
@@ -335,7 +349,7 @@ mod tests {
             initial_resource_versions: versions.collect(),
             ..DeltaRequest::default()
         };
-        let batches: Vec<DeltaRequest> = request.batches().collect();
+        let batches: Vec<DeltaRequest> = request.batches(true).collect();
         let [first, second] = &batches[..] else {
             panic!("{} batches", batches.len());
         };
@@ -350,7 +364,7 @@ mod tests {
         let limits = Limits::default();
         let refusal = DeltaRequest::read(&[0x1a, 0].repeat(400_000), &limits).unwrap_err();
         assert_eq!(refusal.message(), "the request has more than 300016 fields");
-        let node = [0x4a, 0].repeat(limits.node_bytes);
+        let node = [0x4a, 0].repeat(5_000);
         let mut request = Vec::new();
         encoding::bytes::encode(1, &node, &mut request);
         let refusal = DeltaRequest::read_node(&request, &limits).unwrap_err();

@@ -362,7 +362,7 @@ fn a_large_response_is_split() {
         .collect();
     fleet.apply(update(1, &upserts, &[]));
     let limits = Limits {
-        response_bytes: 5000,
+        response_bytes: 6000,
         ..limits()
     };
     let mut client = Client::connect(&mut fleet, 1, limits);

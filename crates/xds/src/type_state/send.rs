@@ -9,6 +9,11 @@ use crate::ordering::Watermark;
 use crate::pending::Age;
 use crate::session::Response;
 
+/// What a resource counts towards the size of a response, and what a removed name does, in bytes: a response that isn't read
+/// keeps them in memory.
+const UPSERT: usize = 256;
+const REMOVAL: usize = 1 << 10;
+
 impl TypeState {
     /// The next response, if there is something to send within the limits. Call it only if none is in flight.
     pub(crate) fn next_response(
@@ -80,7 +85,7 @@ impl TypeState {
                     let version = resource.version();
                     let forced = self.resend.remove(&name);
                     if forced || before != Some(version) {
-                        bytes += name.len() + resource.body().len();
+                        bytes += UPSERT + name.len() + resource.body().len();
                         response.upserts.push(resource);
                         self.versions.insert(Arc::clone(&name), version);
                         sent.push(Sent {
@@ -112,7 +117,7 @@ impl TypeState {
                 break;
             };
             self.examined += 1;
-            bytes += name.len();
+            bytes += REMOVAL + name.len();
             oldest = oldest.into_iter().chain([epochs.first]).min();
             self.versions.remove(&name);
             if self.subscription.has_name(&name) {
@@ -129,7 +134,7 @@ impl TypeState {
                 // The client that rejected this resource has disconnected since.
                 self.refresh(fleet, &name, None);
             } else if self.waits_for(&name) {
-                bytes += name.len();
+                bytes += REMOVAL + name.len();
                 self.removals.remove(&name);
                 self.versions.remove(&name);
                 self.reported_missing.insert(Arc::clone(&name));
