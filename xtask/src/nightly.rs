@@ -11,6 +11,8 @@ use crate::{Command, fuzz};
 
 /// The number of changes of a SesameConfiguration.
 const CHANGES: &str = "500";
+/// The number of random sets of objects that real Envoys get.
+const SETS: &str = "20000";
 
 /// Options of `cargo xtask nightly`.
 #[derive(clap::Args)]
@@ -31,6 +33,10 @@ enum Check {
     Conformance,
     /// Hostile tenants, clients and Envoys
     Hostile,
+    /// The memory of 100 copies of each hostile object
+    Copies,
+    /// Thousands of random sets of objects for real Envoys
+    Sets,
     /// Every fuzz target
     Fuzz,
 }
@@ -78,10 +84,17 @@ impl Check {
         let words = |words: &[&str]| -> Vec<String> {
             words.iter().map(|word| (*word).to_owned()).collect()
         };
+        // Runs one test target of the package with tests of the whole.
+        let test = |options: &[&str], target| {
+            let target = ["--", "-p", "sesame-tests", "--test", target];
+            words(&[&["test"], options, &target].concat())
+        };
         match self {
             Self::Configuration => vec![words(&["e2e", "--changes", CHANGES, "configuration"])],
             Self::Conformance => vec![words(&["conformance", "--all", "--previous-envoy"])],
             Self::Hostile => vec![words(&["e2e", "hostile"])],
+            Self::Copies => vec![test(&["--hostile="], "hostile")],
+            Self::Sets => vec![test(&["--cases", SETS], "envoy_accepts")],
             Self::Fuzz => {
                 let seconds = fuzz_seconds.to_string();
                 let target = |name| words(&["fuzz", name, "--seconds", seconds.as_str()]);

@@ -19,6 +19,9 @@ pub(crate) struct Args {
     /// Number of cases per property test [default: set by each test]
     #[arg(long, value_name = "N")]
     cases: Option<u32>,
+    /// Measure also 100 copies of hostile objects, of those whose names contain this text; --hostile= for all
+    #[arg(long, value_name = "TEXT")]
+    hostile: Option<String>,
     /// Arguments for `cargo test`: -p CRATE, a test's name, -- --nocapture …; skips tidy and clippy
     #[arg(
         trailing_var_arg = true,
@@ -52,6 +55,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         .env(cluster::DEFINITIONS_VARIABLE, built.definitions());
     if let Some(cases) = args.cases {
         test.env("SESAME_CASES", cases.to_string());
+    }
+    if let Some(names) = &args.hostile {
+        test.env("HOSTILE", names);
     }
     cargo::run(test, "tests failed")
 }
