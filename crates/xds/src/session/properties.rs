@@ -408,7 +408,6 @@ fn any_request() -> impl Strategy<Value = DeltaRequest> {
                 initial_resource_versions: brought,
                 response_nonce: nonce.to_owned(),
                 error_detail: error.map(|message| ErrorDetail { message }),
-                ..DeltaRequest::default()
             },
         )
 }
