@@ -34,21 +34,23 @@ const PUBLIC: &str = "public";
 const DEFAULT_FLEET: &str = "default";
 const DEFAULT_SERVICE: &str = "default-fleet";
 
+/// Attacks, and returns a figure.
+type Attack = fn(&Scene, &mut Neighbours<'_>) -> Result<String>;
+
 /// Runs the test.
 pub(super) fn hostile(scene: &Scene) -> Result<String> {
     shop::open(scene)?;
     let mut neighbours = Neighbours::new(scene)?;
     let before = restarts(scene)?;
-    let loads = neighbours.requests.clone();
-    let loads = loads.map(|request| Load::start(&scene.network, vec![request]));
-
-    let mut figures = vec![tenant::attack(scene, &mut neighbours)?];
-    figures.push(clients::attack(scene, &mut neighbours)?);
-    figures.push(stolen_key::attack(scene, &mut neighbours)?);
-    let slowest = neighbours.slowest.as_secs_f32();
-    figures.push(format!("neighbours' changes served within {slowest:.1} s"));
-    for load in loads {
-        figures.push(load.stop()?.to_string());
+    let attacks: [(&str, Attack); 4] = [
+        ("tenant", tenant::attack),
+        ("regular expressions", clients::expressions),
+        ("clients", clients::attack),
+        ("stolen key", stolen_key::attack),
+    ];
+    let mut figures = Vec::new();
+    for (name, attack) in attacks {
+        figures.push(format!("{name}: {}", neighbours.during(attack)?));
     }
 
     let after = restarts(scene)?;
@@ -68,7 +70,7 @@ struct Neighbours<'a> {
     /// A request to each fleet.
     requests: [Request; 3],
     version: usize,
-    /// The longest time until changes were served.
+    /// The longest time until a change was served, of those since the attack began.
     slowest: Duration,
 }
 
@@ -102,6 +104,24 @@ impl<'a> Neighbours<'a> {
         };
         neighbours.served()?;
         Ok(neighbours)
+    }
+
+    /// Runs an attack while the neighbours get requests, none of which may fail. Returns its figures.
+    fn during(&mut self, attack: Attack) -> Result<String> {
+        let scene = self.scene;
+        self.slowest = Duration::ZERO;
+        let loads = self.requests.clone();
+        let loads = loads.map(|request| Load::start(&scene.network, vec![request]));
+        let figure = attack(scene, self)?;
+        let mut figures = vec![figure];
+        figures.push(format!(
+            "changes served within {:.1} s",
+            self.slowest.as_secs_f32()
+        ));
+        for load in loads {
+            figures.push(load.stop()?.to_string());
+        }
+        Ok(figures.join(", "))
     }
 
     /// The address of the shared Gateway.

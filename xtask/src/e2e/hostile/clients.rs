@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
-use tokio::task::LocalSet;
+use tokio::task::{JoinSet, LocalSet};
 use tokio::time::timeout;
 
 use super::{Neighbours, PUBLIC, replicas, tenant, text};
@@ -25,8 +25,10 @@ const SLOW: usize = 200;
 const FLOODS: usize = 20;
 const CANCELLED: u32 = 20_000;
 
-/// Requests with a long path, and its length in bytes.
-const LONG: usize = 100;
+/// Concurrent clients that send requests with long paths, the number of these requests of each, and the paths' length in
+/// bytes.
+const ATTACKERS: usize = 2;
+const LONG: usize = 500;
 const PATH: usize = 58_000;
 
 /// Time limit for a server to close a connection.
@@ -54,6 +56,28 @@ const REFUSED: [(&str, &str); 4] = [
         "GET /public HTTP/1.1\r\nhost: public.example.com\r\nx-a: 1\n\rx-b: 2\r\n\r\n",
     ),
 ];
+
+/// Sends requests for the host with the most expensive expressions.
+pub(super) fn expressions(scene: &Scene, neighbours: &mut Neighbours<'_>) -> Result<String> {
+    let address = neighbours.shared();
+    let attack = scene.network.spawn(move |runtime| {
+        runtime.block_on(async {
+            let mut attackers = JoinSet::new();
+            for _ in 0..ATTACKERS {
+                attackers.spawn(long_paths(address));
+            }
+            while let Some(attacker) = attackers.join_next().await {
+                attacker??;
+            }
+            anyhow::Ok(())
+        })
+    });
+    neighbours.change()?;
+    attack
+        .join()
+        .map_err(|_| anyhow::anyhow!("a client panicked"))???;
+    Ok(format!("{} requests", ATTACKERS * LONG))
+}
 
 /// Attacks the shared Envoys and Sesame's probes.
 pub(super) fn attack(scene: &Scene, neighbours: &mut Neighbours<'_>) -> Result<String> {
@@ -141,7 +165,6 @@ async fn all(targets: Vec<SocketAddr>, stopped: oneshot::Receiver<()>) -> Result
     let floods: Vec<_> = (0..FLOODS)
         .map(|_| tokio::task::spawn_local(flood(envoy)))
         .collect();
-    long_paths(envoy).await?;
     let mut closed = 0;
     for flood in floods {
         closed += usize::from(flood.await??);
