@@ -114,10 +114,10 @@ impl<'a> Neighbours<'a> {
         let loads = loads.map(|request| Load::start(&scene.network, vec![request]));
         let figure = attack(scene, self)?;
         let mut figures = vec![figure];
-        figures.push(format!(
-            "changes served within {:.1} s",
-            self.slowest.as_secs_f32()
-        ));
+        if !self.slowest.is_zero() {
+            let slowest = self.slowest.as_secs_f32();
+            figures.push(format!("changes served within {slowest:.1} s"));
+        }
         for load in loads {
             figures.push(load.stop()?.to_string());
         }
