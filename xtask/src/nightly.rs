@@ -33,7 +33,7 @@ enum Check {
     Conformance,
     /// Hostile tenants, clients and Envoys
     Hostile,
-    /// The memory of 100 copies of each hostile object
+    /// The memory of 100 copies of hostile objects
     Copies,
     /// Thousands of random sets of objects for real Envoys
     Sets,

@@ -19,7 +19,7 @@ pub(crate) struct Args {
     /// Number of cases per property test [default: set by each test]
     #[arg(long, value_name = "N")]
     cases: Option<u32>,
-    /// Measure also 100 copies of hostile objects, of those whose names contain this text; --hostile= for all
+    /// Of the hostile objects, measure those whose names contain this text, and 100 copies of some; --hostile= for all
     #[arg(long, value_name = "TEXT")]
     hostile: Option<String>,
     /// Arguments for `cargo test`: -p CRATE, a test's name, -- --nocapture …; skips tidy and clippy

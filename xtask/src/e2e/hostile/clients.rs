@@ -1,6 +1,7 @@
 //! Clients that hold connections, flood Envoys and Sesame's probes, and smuggle requests.
 //!
-//! In: neighbours. Out: the neighbours' changes are served during the attack, and smuggled requests don't arrive.
+//! In: neighbours. Out: smuggled requests don't arrive, and the neighbours' changes are served while connections are held and
+//! flooded.
 
 use std::net::SocketAddr;
 use std::time::Duration;
