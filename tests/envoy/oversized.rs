@@ -8,7 +8,7 @@ fn oversized(hostnames: &[&str]) -> String {
     let matches: Vec<String> = (0..64)
         .map(|number| format!("{{path: {{value: /p{number}}}}}"))
         .collect();
-    let value = "v".repeat(400);
+    let value = "v".repeat(200);
     let set: Vec<String> = (0..16)
         .map(|number| format!("{{name: x-{number}, value: {value}}}"))
         .collect();
@@ -48,7 +48,7 @@ async fn an_oversized_route_is_refused_and_its_neighbours_are_served() {
         .expect("a condition")
         .message;
     assert!(
-        message.contains("4 hosts") && message.contains("the limit is 768 KiB"),
+        message.contains("4 hosts") && message.contains("the limit is 512 KiB"),
         "{message}"
     );
     let location = async |host: &str, path: &str| {

@@ -122,7 +122,7 @@ fn on_ports() -> Vec<Option<Shape>> {
     let tls = json!({"protocol": "TLS", "tls": {"mode": "Passthrough"}});
     let http = || protocol("HTTP");
     let short = [json!({"matches": paths(64), "backendRefs": [{"name": "s", "port": 80}]})];
-    let long = [json!({"matches": paths(3), "filters": headers(12_500)})];
+    let long = [json!({"matches": paths(3), "filters": headers(7_000)})];
     let parents = json!({"parentRefs": list(32, |number| json!({"name": "wide", "sectionName": format!("l{number}")}))});
     vec![
         shape!(
@@ -203,19 +203,19 @@ pub(crate) fn shapes() -> Vec<Option<Shape>> {
         refused(
             "HTTPRoute: 16 hostnames, 3 matches, just below the limit",
             16,
-            &[json!({"matches": paths(3), "filters": headers(12_500)})],
+            &[json!({"matches": paths(3), "filters": headers(7_000)})],
         )
         .map(Shape::copied),
         refused(
-            "HTTPRoute: 16 hostnames, 48 matches, just below the limit",
+            "HTTPRoute: 16 hostnames, 32 matches, just below the limit",
             16,
-            &[json!({"matches": paths(48), "filters": short})],
+            &[json!({"matches": paths(32), "filters": short})],
         )
         .map(Shape::copied),
         refused(
             "HTTPRoute: one hostname, just below the limit",
             1,
-            &[json!({"matches": paths(48), "filters": headers(12_500)})],
+            &[json!({"matches": paths(32), "filters": headers(12_500)})],
         ),
         refused(
             "HTTPRoute: 16 hostnames, 64 matches, 64 headers of 2 KB",
@@ -286,7 +286,7 @@ pub(crate) fn shapes() -> Vec<Option<Shape>> {
     ));
     let mut grpc = http_route(
         16,
-        &[json!({"matches": list(3, method), "filters": headers(12_500)})],
+        &[json!({"matches": list(3, method), "filters": headers(7_000)})],
     );
     grpc["kind"] = "GRPCRoute".into();
     out.push(

@@ -20,7 +20,7 @@ use crate::shared::hosts::{self, Attachments, RouteRules};
 use crate::shared::precedence::Seniority;
 
 /// The maximum size of all rules for wildcard hosts of a table, in bytes. The oldest objects come first.
-const MAX_TABLE: usize = 8 * 1024 * 1024;
+const MAX_TABLE: usize = 4 * 1024 * 1024;
 /// An object whose rules take less on the wildcard hosts of a table, in bytes, isn't counted.
 const MIN_OF_TABLE: usize = 32 * 1024;
 /// The maximum size of an object's rules on the hosts below its wildcard hosts, in bytes. The oldest hosts come first.

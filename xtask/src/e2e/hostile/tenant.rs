@@ -185,7 +185,7 @@ fn large(number: usize) -> Value {
     let mut route = route(
         &name,
         &hosts,
-        &[json!({ "matches": paths(48), "filters": headers(4, 8) })],
+        &[json!({ "matches": paths(32), "filters": headers(4, 8) })],
     );
     route["metadata"]["labels"] = json!({ "size": "large" });
     route

@@ -11,7 +11,9 @@ pub(super) fn all() -> Vec<Value> {
     let mut all = longest();
     all.extend(layer_4());
     for kind in ["HTTPRoute", "GRPCRoute"] {
-        all.push(with_matches(kind));
+        // The limit on a route's configuration excludes both at the same time.
+        all.push(with_matches(kind, 16, [60, 1]));
+        all.push(with_matches(kind, 8, [64, 50]));
         all.push(with_backends(kind));
     }
     all
@@ -32,11 +34,11 @@ fn backends(count: usize) -> Vec<Value> {
     services().take(count).map(backend).collect()
 }
 
-/// References to listeners of the Gateway and the ListenerSet with the longest names.
-fn parents() -> Vec<Value> {
+/// References to this number of listeners each of the Gateway and the ListenerSet with the longest names.
+fn parents(count: usize) -> Vec<Value> {
     let parent = |kind: &str, name| json!({"kind": kind, "namespace": NAMESPACE, "name": NAME, "sectionName": name});
     let both = ["Gateway", "ListenerSet"].into_iter();
-    both.flat_map(|kind| listeners().take(16).map(move |name| parent(kind, name)))
+    both.flat_map(|kind| listeners().take(count).map(move |name| parent(kind, name)))
         .collect()
 }
 
@@ -48,10 +50,10 @@ fn matching(kind: &str, number: usize) -> Value {
     }
 }
 
-/// A route with as many parents, hostnames, rules and matches as possible.
-fn with_matches(kind: &str) -> Value {
-    // A rule has at most 64 matches, a route 128.
-    let sizes = [[64, 50].as_slice(), &[1; 14]].concat();
+/// A route with as many rules as possible, two parents for each of its hostnames, and these numbers of matches in its first
+/// rules. A rule has at most 64 matches, a route 128, 16 hostnames and 32 parents.
+fn with_matches(kind: &str, hostnames: usize, matches: [usize; 2]) -> Value {
+    let sizes = [matches.as_slice(), &[1; 14]].concat();
     let mut next = 0;
     let rule = |(name, size): (String, usize)| {
         let first = next;
@@ -63,11 +65,12 @@ fn with_matches(kind: &str) -> Value {
         })
     };
     let rules: Vec<Value> = names(16, 253).zip(sizes).map(rule).collect();
-    let spec = json!({"parentRefs": parents(), "hostnames": domains(16), "rules": rules});
+    let spec =
+        json!({"parentRefs": parents(hostnames), "hostnames": domains(hostnames), "rules": rules});
     named(
         "gateway.networking.k8s.io/v1",
         kind,
-        &names(1, 253).collect::<String>(),
+        &names(hostnames, 253).last().expect("a name"),
         spec,
     )
 }
@@ -159,7 +162,7 @@ fn layer_4() -> Vec<Value> {
 }
 
 /// HTTPRoutes and GRPCRoutes with the longest values and lists that their CRDs and Envoy's limits accept. Each has one rule with
-/// one match, and one host: a route's configuration may take at most 768 KiB.
+/// one match, and one host: a route's configuration may take at most 512 KiB.
 fn longest() -> Vec<Value> {
     let headers: Vec<Value> = names(16, 256)
         .map(|name| json!({"name": name, "value": text(4_096)}))

@@ -18,7 +18,7 @@ const MAX_PARENTS: usize = 32;
 
 /// The maximum size of a route's configuration on all its hosts, in bytes. Sesame holds it several times while it
 /// changes.
-const MAX_BYTES: usize = 768 * 1_024;
+const MAX_BYTES: usize = 512 * 1_024;
 
 /// Rules below this size, in bytes, may have any number of hosts.
 const SMALL: usize = 4 * 1_024;
