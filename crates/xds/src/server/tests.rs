@@ -1,5 +1,7 @@
 //! Races between the registry and its streams.
 
+mod clients;
+
 use std::thread;
 
 use super::*;
