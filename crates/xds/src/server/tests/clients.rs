@@ -3,19 +3,24 @@
 use std::time::Duration;
 
 use envoy_types::pb::envoy::config::core::v3::Node;
-use envoy_types::pb::envoy::service::discovery::v3::DeltaDiscoveryRequest;
+use envoy_types::pb::envoy::service::discovery::v3::{
+    DeltaDiscoveryRequest, DeltaDiscoveryResponse,
+};
 use http_body_util::{BodyExt, StreamBody};
 use hyper::body::Frame;
 use prost::Message as _;
-use prost::bytes::{BufMut, Bytes};
+use prost::bytes::{BufMut, Bytes, BytesMut};
+use tokio::task::yield_now;
 use tokio_stream::wrappers::ReceiverStream;
 
 use super::super::*;
-use crate::grpc::prefix;
+use crate::grpc::{PREFIX, prefix};
 use crate::resource::Resource;
 
 /// The maximum size of a request, which is also the memory for all unprocessed requests of the fleet.
 const MEMORY: usize = 32 << 10;
+/// Time limit of each step.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A client's ends of a stream.
 struct Client {
@@ -38,33 +43,67 @@ impl Client {
         self.requests.send(Ok(Frame::data(bytes))).await.unwrap();
     }
 
-    /// Subscribes to all resources of the type, with a request of at least this size.
-    async fn subscribe(&self, ty: ResourceType, size: usize) {
-        let request = DeltaDiscoveryRequest {
-            node: Some(Node {
-                cluster: "f".to_owned(),
-                ..Node::default()
-            }),
-            type_url: ty.type_url().to_owned(),
-            resource_names_subscribe: vec!["*".to_owned(), "n".repeat(1_000)],
-            response_nonce: "n".repeat(size),
-            ..DeltaDiscoveryRequest::default()
+    /// Waits until the stream has read what the client sent, and waits for something else.
+    async fn is_read(&self) {
+        let read = async {
+            while self.requests.capacity() < self.requests.max_capacity() {
+                yield_now().await;
+            }
         };
-        let mut message = prefix(request.encoded_len());
-        message.put(&*request.encode_to_vec());
-        self.send(message.freeze()).await;
+        let read = tokio::time::timeout(PATIENCE, read).await;
+        read.expect("the requests are read");
+        // The test has a single thread, so this runs the stream's task.
+        yield_now().await;
     }
 
-    /// Receives a part of a response.
-    async fn receive(&mut self) {
-        let frame = self.responses.frame();
-        let frame = tokio::time::timeout(Duration::from_secs(10), frame).await;
-        assert!(frame.expect("a response").unwrap().unwrap().is_data());
+    /// Subscribes to the resource of a type, receives it and acknowledges it.
+    async fn follow(&mut self, ty: ResourceType) {
+        self.send(encoded(ty, &["r"], "")).await;
+        let response = self.receive().await;
+        self.send(encoded(ty, &[], &response.nonce)).await;
+    }
+
+    /// Receives a response.
+    async fn receive(&mut self) -> DeltaDiscoveryResponse {
+        let mut received = BytesMut::new();
+        loop {
+            let frame = tokio::time::timeout(PATIENCE, self.responses.frame()).await;
+            let frame = frame.expect("a response").unwrap().unwrap();
+            received.extend_from_slice(&frame.into_data().unwrap());
+            if let Some(message) = received.get(PREFIX..)
+                && let Ok(response) = DeltaDiscoveryResponse::decode(message)
+                && !response.nonce.is_empty()
+            {
+                return response;
+            }
+        }
     }
 }
 
-/// A service for a fleet with one resource of some types.
-fn service() -> DeltaService {
+/// A request that subscribes to these names, with its prefix.
+fn encoded(ty: ResourceType, names: &[&str], nonce: &str) -> Bytes {
+    let request = DeltaDiscoveryRequest {
+        node: Some(Node {
+            cluster: "f".to_owned(),
+            ..Node::default()
+        }),
+        type_url: ty.type_url().to_owned(),
+        resource_names_subscribe: names.iter().map(ToString::to_string).collect(),
+        response_nonce: nonce.to_owned(),
+        ..DeltaDiscoveryRequest::default()
+    };
+    let mut message = prefix(request.encoded_len());
+    message.put(&*request.encode_to_vec());
+    message.freeze()
+}
+
+/// A request for the cluster that takes most of the memory.
+fn large() -> Bytes {
+    encoded(ResourceType::Cluster, &["r"], &"n".repeat(MEMORY * 3 / 4))
+}
+
+/// A service for a fleet with a cluster and a secret, which are sent independently.
+fn service() -> (Registry, DeltaService) {
     let registry = Registry::new(ServerConfig {
         limits: Limits {
             request_bytes: MEMORY,
@@ -72,39 +111,39 @@ fn service() -> DeltaService {
         },
         ..ServerConfig::default()
     });
-    let types = [
-        ResourceType::Cluster,
-        ResourceType::Listener,
-        ResourceType::Secret,
-    ];
-    let upserts = types.map(|ty| (ty, Resource::new("r", b"body".to_vec())));
-    registry.apply(
-        &FleetId::new("f"),
-        Update {
-            upserts: upserts.into(),
-            ..Update::default()
-        },
-    );
-    DeltaService {
-        inner: registry.inner,
+    update(&registry, "one");
+    let service = DeltaService {
+        inner: Arc::clone(&registry.inner),
         stop: watch::Sender::new(false),
-    }
+    };
+    (registry, service)
 }
 
-/// Large requests of a client that doesn't read its responses are processed.
+fn update(registry: &Registry, body: &str) {
+    let types = [ResourceType::Cluster, ResourceType::Secret];
+    let upserts = types.map(|ty| (ty, Resource::new("r", body.as_bytes().to_vec())));
+    let update = Update {
+        upserts: upserts.into(),
+        ..Update::default()
+    };
+    registry.apply(&FleetId::new("f"), update);
+}
+
+/// A request that has begun is processed although responses wait for the client.
 #[tokio::test]
 async fn a_client_that_does_not_read_does_not_hold_the_fleets_memory() {
-    let service = service();
-    let unread = Client::connect(&service);
-    for ty in [
-        ResourceType::Cluster,
-        ResourceType::Secret,
-        ResourceType::Listener,
-    ] {
-        unread.subscribe(ty, MEMORY * 3 / 4).await;
-    }
+    let (registry, service) = service();
+    let mut unread = Client::connect(&service);
+    unread.follow(ResourceType::Cluster).await;
+    unread.follow(ResourceType::Secret).await;
+    let mut request = large();
+    unread.send(request.split_to(MEMORY / 2)).await;
+    unread.is_read().await;
+    update(&registry, "two");
+    unread.is_read().await;
+    unread.send(request).await;
     let mut other = Client::connect(&service);
-    other.subscribe(ResourceType::Cluster, MEMORY * 3 / 4).await;
+    other.send(large()).await;
     other.receive().await;
     drop(unread);
 }
@@ -112,21 +151,18 @@ async fn a_client_that_does_not_read_does_not_hold_the_fleets_memory() {
 /// A stream that waits for memory ends with its client, and doesn't take the memory later.
 #[tokio::test]
 async fn a_stream_that_waits_for_memory_ends_with_its_client() {
-    let service = service();
+    let (_registry, service) = service();
     let begin = prefix(MEMORY).freeze();
     let first = Client::connect(&service);
     first.send(begin.clone()).await;
     let waiting = Client::connect(&service);
     waiting.send(begin).await;
-    // Both streams have read the beginnings of their requests.
-    while waiting.requests.capacity() < waiting.requests.max_capacity() {
-        tokio::task::yield_now().await;
-    }
+    waiting.is_read().await;
     drop(waiting.responses);
-    let ended = tokio::time::timeout(Duration::from_secs(10), waiting.requests.closed()).await;
+    let ended = tokio::time::timeout(PATIENCE, waiting.requests.closed()).await;
     ended.expect("the stream ends");
     drop(first.responses);
     let mut other = Client::connect(&service);
-    other.subscribe(ResourceType::Cluster, MEMORY * 3 / 4).await;
+    other.send(large()).await;
     other.receive().await;
 }
