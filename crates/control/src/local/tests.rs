@@ -71,13 +71,13 @@ async fn a_translator_panic_is_reported_by_every_call() {
     local.shutdown().await;
 }
 
-#[tokio::test]
-async fn healthz_fails_once_the_translator_has_panicked() {
+/// The response of `/healthz` once the translator has this fault; within 10 s.
+async fn unhealthy(fault: impl FnOnce() + Send + 'static) -> String {
     let (fail, wait) = oneshot::channel::<()>();
     let local = start(|translator| async move {
         let _ = wait.await;
-        let panic = Message::Inspect(Box::new(|_| panic!("on purpose")));
-        let _ = translator.send(panic).await;
+        let fault = Message::Inspect(Box::new(|_| fault()));
+        let _ = translator.send(fault).await;
         translator.closed().await;
         Ok(())
     })
@@ -99,6 +99,18 @@ async fn healthz_fails_once_the_translator_has_panicked() {
     };
     let response = tokio::time::timeout(Duration::from_secs(10), failed).await;
     let text = response.unwrap().body;
-    assert_eq!(&text[..], b"the translator thread has ended\n");
     local.shutdown().await;
+    String::from_utf8(text.to_vec()).unwrap()
+}
+
+#[tokio::test]
+async fn healthz_fails_once_the_translator_has_panicked() {
+    let text = unhealthy(|| panic!("on purpose")).await;
+    assert_eq!(text, "the translator thread has ended\n");
+}
+
+#[tokio::test]
+async fn healthz_fails_while_the_translator_hangs() {
+    let text = unhealthy(|| std::thread::sleep(Duration::from_secs(12))).await;
+    assert_eq!(text, "the translator thread has not responded for 8 s\n");
 }
