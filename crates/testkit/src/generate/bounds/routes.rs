@@ -11,7 +11,7 @@ pub(super) fn all() -> Vec<Value> {
     let mut all = longest();
     all.extend(layer_4());
     for kind in ["HTTPRoute", "GRPCRoute"] {
-        // The limit on a route's configuration excludes both at the same time.
+        // 16 hostnames with 128 matches on two ports would exceed the limit on a route's configuration.
         all.push(with_matches(kind, 16, [60, 1]));
         all.push(with_matches(kind, 8, [64, 50]));
         all.push(with_backends(kind));
