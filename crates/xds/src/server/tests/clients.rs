@@ -43,7 +43,7 @@ impl Client {
         self.requests.send(Ok(Frame::data(bytes))).await.unwrap();
     }
 
-    /// Waits until the stream has read what the client sent, and waits for something else.
+    /// Returns once the stream has read what the client sent, and handled what else was due.
     async fn is_read(&self) {
         let read = async {
             while self.requests.capacity() < self.requests.max_capacity() {
