@@ -179,7 +179,7 @@ fn rejected(
     let port = Rejected::listener(fleet.clone(), listener.bound_port());
     let chain = Rejected::chain(fleet.clone(), listener.bound_port(), &listener.domain);
     let table = point.listener.table.as_ref();
-    let message = reader
+    let port_or_routes = reader
         .get(inputs.rejections, &port)
         .or_else(|| reader.get(inputs.rejections, &chain))
         .or_else(|| {
@@ -187,13 +187,20 @@ fn rejected(
             let routes = reader.by(inputs.rejected_routes_by_table, &table);
             routes.into_iter().next().map(|(_, message)| message)
         })
+        .map(|message| ("the configuration".to_owned(), message));
+    let (what, message) = port_or_routes
         .or_else(|| {
-            let certificates = listener.certificates.iter().map(ToString::to_string);
-            let bundle = listener.clients.as_ref();
-            let bundle = bundle.and_then(|clients| clients.authorities.as_ref());
-            let bundle = bundle.map(ToString::to_string);
-            let mut names = certificates.chain(bundle);
-            names.find_map(|name| reader.get(inputs.rejections, &key(RejectedKind::Secret, name)))
+            listener.certificates.iter().find_map(|certificate| {
+                let key = key(RejectedKind::Secret, certificate.to_string());
+                let message = reader.get(inputs.rejections, &key)?;
+                Some((format!("Secret {certificate}"), message))
+            })
+        })
+        .or_else(|| {
+            let bundle = listener.clients.as_ref()?.authorities.as_ref()?;
+            let key = key(RejectedKind::Secret, bundle.to_string());
+            let message = reader.get(inputs.rejections, &key)?;
+            Some(("the CA certificates for clients".to_owned(), message))
         })
         .or_else(|| {
             let Some(RequestChecks::By(checks)) = &listener.checks else {
@@ -204,12 +211,13 @@ fn rejected(
             let mut resources = checks
                 .iter()
                 .flat_map(|auth| Rejected::of_cluster(fleet, &auth.cluster));
-            resources.find_map(|key| reader.get(inputs.rejections, &key))
+            let message = resources.find_map(|key| reader.get(inputs.rejections, &key))?;
+            Some(("the authorization service".to_owned(), message))
         })?;
     Some(Problem::new(
         reason::listener::INVALID,
         bounded(format!(
-            "Envoy rejected the configuration ({message}) and keeps its last good version"
+            "Envoy rejected {what} ({message}) and keeps its last good version"
         )),
     ))
 }

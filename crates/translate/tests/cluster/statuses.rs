@@ -171,11 +171,16 @@ fn a_rejected_certificate_or_ca_bundle_of_a_listener_is_reported() {
         move |rig: &Rig| said(&rig.gateway("web").listeners[at].conditions, "Programmed")
     };
     assert_eq!(programmed(1)(&rig), "Programmed/Programmed");
-    for name in ["ns/c", "clients:ns/web"] {
+    for (name, what) in [
+        ("ns/c", "Secret ns/c"),
+        ("clients:ns/web", "the CA certificates for clients"),
+    ] {
         let mut of = |at| while_rejected(&mut rig, RejectedKind::Secret, name, programmed(at));
         assert_eq!(
             of(1),
-            "not Programmed/Invalid: Envoy rejected the configuration (no) and keeps its last good version"
+            format!(
+                "not Programmed/Invalid: Envoy rejected {what} (no) and keeps its last good version"
+            )
         );
         assert_eq!(of(0), "Programmed/Programmed", "{name}");
     }
@@ -206,7 +211,7 @@ fn a_rejected_authorization_service_of_a_listener_is_reported() {
     ] {
         let found = while_rejected(&mut rig, what, name, programmed);
         assert!(
-            found.contains("Envoy rejected the configuration (no)"),
+            found.contains("Envoy rejected the authorization service (no)"),
             "{found}"
         );
     }
