@@ -183,6 +183,9 @@ const RST_STREAM: u8 = 3;
 const SETTINGS: u8 = 4;
 const GOAWAY: u8 = 7;
 const NO_ERROR: [u8; 4] = [0; 4];
+const REFUSED_STREAM: [u8; 4] = [0, 0, 0, 7];
+const MAX_CONCURRENT_STREAMS: u16 = 3;
+const INITIAL_WINDOW_SIZE: u16 = 4;
 const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
 
@@ -230,6 +233,34 @@ async fn at_once(address: SocketAddr, path: &str, count: u32) -> Vec<Frame> {
     frames
 }
 
+/// The values that the first frame announces for these settings (RFC 9113, section 6.5.1).
+fn announced<const N: usize>(frames: &[Frame], settings: [u16; N]) -> [Option<u32>; N] {
+    assert_eq!(frames[0].kind, SETTINGS, "{frames:?}");
+    settings.map(|wanted| {
+        let entries = frames[0].payload.chunks_exact(6);
+        let mut values = entries.filter_map(|entry| {
+            let (setting, value) = entry.split_first_chunk()?;
+            let value = u32::from_be_bytes(value.try_into().ok()?);
+            (u16::from_be_bytes(*setting) == wanted).then_some(value)
+        });
+        values.next()
+    })
+}
+
+#[tokio::test]
+async fn http2_streams_beyond_the_limit_are_refused() {
+    let (backends, services) = backends(&["a"]).await;
+    let limits = "limits: {concurrentStreams: 3, http2StreamWindowBytes: 131072, ";
+    let sesame = plain(&LIMITED.replace("limits: {", limits), &services).await;
+    let frames = at_once(sesame.at(8080), "/public?delay=500ms", 8).await;
+    let refused = frames
+        .iter()
+        .filter(|frame| (frame.kind, &frame.payload[..]) == (RST_STREAM, &REFUSED_STREAM[..]));
+    assert_eq!((refused.count(), backends[0].count()), (5, 3), "{frames:?}");
+    let values = announced(&frames, [MAX_CONCURRENT_STREAMS, INITIAL_WINDOW_SIZE]);
+    assert_eq!(values, [Some(3), Some(131_072)]);
+}
+
 #[tokio::test]
 async fn http2_requests_at_the_limit_are_served_before_the_connection_is_closed() {
     let (backends, services) = backends(&["a"]).await;
@@ -248,4 +279,6 @@ async fn http2_requests_at_the_limit_are_served_before_the_connection_is_closed(
         "{frames:?}"
     );
     assert_eq!(backends[0].count(), 8);
+    let values = announced(&frames, [MAX_CONCURRENT_STREAMS, INITIAL_WINDOW_SIZE]);
+    assert_eq!(values, [Some(100), Some(65_536)]);
 }
