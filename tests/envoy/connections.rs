@@ -30,7 +30,7 @@ pub(crate) fn tls(name: &str, hostname: &str, certificates: &[&str]) -> String {
 }
 
 /// Starts backends that terminate TLS, each with a certificate for its own name. Also returns their objects.
-async fn tls_backends(names: &[&str]) -> (Vec<Backend>, String) {
+pub(crate) async fn tls_backends(names: &[&str]) -> (Vec<Backend>, String) {
     let mut all = (Vec::new(), String::new());
     for name in names {
         let identity = Identity::self_signed(&[&format!("{name}.test")]).expect("a certificate");

@@ -8,7 +8,7 @@
 //! - [`names`]: names that Envoy resolves.
 //! - [`objects`]: objects as text.
 //! - [`requests`]: requests and summaries of their responses.
-//! - [`wrapper`]: an Envoy with additional configuration.
+//! - [`wrapper`]: an Envoy with additional configuration, or without some of its extensions.
 
 mod binary;
 mod default_fleet;
