@@ -31,7 +31,7 @@ const QUIET: &str = "ns/quiet";
 const BUSY: &str = "ns/busy";
 /// The streams of the busy fleet, and the names to which each subscribes: close to the server's limits for a fleet.
 const STREAMS: usize = 1_000;
-const NAMES: usize = 100;
+const NAMES: usize = 64;
 /// Time between the requests of a stream.
 const PAUSE: Duration = Duration::from_millis(100);
 /// Time between updates.

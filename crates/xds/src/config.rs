@@ -84,7 +84,7 @@ impl Default for Limits {
             fleet_streams: 1_024,
             waiting_streams: 1_000,
             names: 100_000,
-            fleet_names: 100_000,
+            fleet_names: 64 << 10,
             name_bytes: 2_048,
             request_bytes: 16 << 20,
             node_bytes: 256 << 10,
