@@ -2,9 +2,11 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use sesame_testkit::backend::Backend;
 use sesame_testkit::client::{Connect, Request};
+use tokio::time::timeout;
 
 use crate::harness::{
     DefaultFleet, HTTP, Sesame, Summary, at, backends, becomes, check, eventually, gateway,
@@ -270,7 +272,7 @@ async fn endpoint_changes_drop_no_requests() {
 
 #[tokio::test]
 async fn an_endpoint_that_does_not_respond_to_checks_does_not_hold_other_hosts() {
-    let (_backends, services) = backends(&["a"]).await;
+    let (_backends, services) = backends(&["a", "b"]).await;
     // Accepts connections, but never responds.
     let silent = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
     let address = silent.local_addr().expect("an address");
@@ -280,9 +282,21 @@ async fn an_endpoint_that_does_not_respond_to_checks_does_not_hold_other_hosts()
              routes: [{{services: [{{name: {service}, port: 80}}], {policy}}}]}}\n---\n"
         )
     };
-    let policy = "healthCheckPolicy: {path: /, timeoutSeconds: 86400}";
-    let proxies = proxy("silent", "silent", policy) + &proxy("web", "a", "");
-    let objects = services + &service("silent", &[address]) + &proxies;
-    let fleet = DefaultFleet::serving("HTTPProxy", &objects).await;
+    let services = services + &service("silent", &[address]);
+    let objects = |round: usize, backend: &str| {
+        let policy = format!("healthCheckPolicy: {{path: /{round}, timeoutSeconds: 86400}}");
+        services.clone() + &proxy("silent", "silent", &policy) + &proxy("web", backend, "")
+    };
+    let fleet = DefaultFleet::serving("HTTPProxy", &objects(0, "a")).await;
     becomes(fleet.http, "web.test", "/", "a").await;
+    // While clusters with other checks are added, changes take effect long before the checks time out.
+    for round in 1..=5 {
+        let backend = ["a", "b"][round % 2];
+        let folder = fleet.sesame.folder();
+        folder.replace("all.yaml", &objects(round, backend));
+        let changed = becomes(fleet.http, "web.test", "/", backend);
+        timeout(Duration::from_secs(5), changed)
+            .await
+            .expect("the change doesn't wait for the check, which takes 10 s");
+    }
 }

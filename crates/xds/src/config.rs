@@ -66,6 +66,8 @@ pub struct Limits {
     /// How long listeners and routes wait for an ACK of the clusters in the same update. Envoy stops waiting for a
     /// cluster's endpoints after 15 s.
     pub warming_timeout: Duration,
+    /// How long new and changed clusters wait for the first health checks of their endpoints.
+    pub check_timeout: Duration,
     /// How long an unreferenced cluster is kept, for in-flight requests and retries, and for a reconnecting client that
     /// has not listed its routes yet.
     pub removal_delay: Duration,
@@ -91,6 +93,7 @@ impl Default for Limits {
             response_bytes: 1 << 20,
             request_timeout: Duration::from_secs(30),
             warming_timeout: Duration::from_secs(20),
+            check_timeout: Duration::from_millis(250),
             removal_delay: Duration::from_secs(1),
             clusters_removed_immediately: |_| false,
             // Envoy's default drain time.

@@ -13,7 +13,7 @@ use http_body_util::BodyExt;
 use hyper::HeaderMap;
 use hyper::body::{Body, Frame};
 use prost::bytes::{Buf, BufMut, Bytes, BytesMut};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time::{Instant, timeout_at};
 use tonic::Status;
 
@@ -198,16 +198,23 @@ pub(crate) type Message = Box<dyn Iterator<Item = Bytes> + Send>;
 
 /// The body of a response: messages, then the status of the stream.
 pub(crate) struct Responses {
-    messages: mpsc::Receiver<Result<Message, Status>>,
+    messages: mpsc::Receiver<Message>,
+    /// Separate, since an unread message mustn't keep it back.
+    status: oneshot::Receiver<Status>,
     /// The rest of the current message.
     parts: Message,
     ended: bool,
 }
 
 impl Responses {
-    pub(crate) fn new(messages: mpsc::Receiver<Result<Message, Status>>) -> Responses {
+    /// A stream that ends with the status, or else with `OK`, once there are no more messages.
+    pub(crate) fn new(
+        messages: mpsc::Receiver<Message>,
+        status: oneshot::Receiver<Status>,
+    ) -> Responses {
         Responses {
             messages,
+            status,
             parts: Box::new(std::iter::empty()),
             ended: false,
         }
@@ -229,15 +236,12 @@ impl Body for Responses {
             if self.ended {
                 return Poll::Ready(None);
             }
-            let status = match ready!(self.messages.poll_recv(cx)) {
-                Some(Ok(message)) => {
-                    self.parts = message;
-                    continue;
-                }
-                Some(Err(status)) => status,
-                None => Status::ok(""),
-            };
+            if let Some(message) = ready!(self.messages.poll_recv(cx)) {
+                self.parts = message;
+                continue;
+            }
             self.ended = true;
+            let status = self.status.try_recv().unwrap_or_else(|_| Status::ok(""));
             let mut trailers = HeaderMap::new();
             status.add_header(&mut trailers)?;
             return Poll::Ready(Some(Ok(Frame::trailers(trailers))));

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tokio::sync::{Semaphore, SemaphorePermit, mpsc, watch};
+use tokio::sync::{Semaphore, SemaphorePermit, mpsc, oneshot, watch};
 use tonic::body::Body;
 use tonic::codegen::{Service, StdError, http};
 use tonic::metadata::GRPC_CONTENT_TYPE;
@@ -392,6 +392,7 @@ impl DeltaService {
     /// Begins a stream.
     fn stream(&self, request: http::Request<Body>) -> http::Response<Body> {
         let (sender, responses) = mpsc::channel(RESPONSE_BUFFER);
+        let (end, status) = oneshot::channel();
         let (parts, body) = request.into_parts();
         let memory = self.inner.memory(&parts.extensions);
         let requests = Requests::new(body, memory, &self.inner.config.limits);
@@ -400,9 +401,10 @@ impl DeltaService {
             requests,
             parts.extensions,
             sender,
+            end,
             self.stop.subscribe(),
         ));
-        let mut response = http::Response::new(Body::new(Responses::new(responses)));
+        let mut response = http::Response::new(Body::new(Responses::new(responses, status)));
         response
             .headers_mut()
             .insert(http::header::CONTENT_TYPE, GRPC_CONTENT_TYPE);

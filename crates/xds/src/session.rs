@@ -3,6 +3,7 @@
 //! In: the client's requests, the fleet and the time. Out: responses, and when to poll again.
 
 use std::collections::HashMap;
+use std::mem;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -62,6 +63,8 @@ pub(crate) struct Session {
     complete: u64,
     /// EDS service names by unacknowledged cluster, where they differ from the cluster's own name.
     endpoints: HashMap<Arc<str>, Arc<str>>,
+    /// EDS service names of unacknowledged clusters with health checks, until [`Limits::check_timeout`].
+    checked: Vec<Arc<str>>,
 }
 
 /// How long a client may route with an older version.
@@ -86,6 +89,7 @@ impl Session {
             stale_routing: None,
             complete: 0,
             endpoints: HashMap::new(),
+            checked: Vec::new(),
             limits,
         }
     }
@@ -121,7 +125,8 @@ impl Session {
             let error = request.error_detail.as_ref();
             let error = error.map(|status| status.message.as_str());
             let settled = self.of(ty).on_ack(fleet, &request.response_nonce, error);
-            if ty == ResourceType::Cluster {
+            if ty == ResourceType::Cluster && !settled.is_empty() {
+                self.checked = Vec::new();
                 for name in settled {
                     let endpoints = self.endpoints.remove(&name).unwrap_or(name);
                     self.of(ResourceType::Endpoint).release(fleet, &endpoints);
@@ -236,13 +241,17 @@ impl Session {
             ResourceType::Cluster => {
                 for cluster in &response.upserts {
                     let name = cluster.name();
-                    let endpoints = wire::endpoints_of(cluster.body()).map(Arc::from);
+                    let warming = wire::warming(cluster.body());
+                    let endpoints = warming.endpoints.map(Arc::from);
                     if let Some(endpoints) = &endpoints {
                         let (name, endpoints) = (Arc::clone(name), Arc::clone(endpoints));
                         self.endpoints.insert(name, endpoints);
                     }
-                    let endpoints = endpoints.as_ref().unwrap_or(name);
-                    self.of(ResourceType::Endpoint).require(fleet, endpoints);
+                    let endpoints = endpoints.unwrap_or_else(|| Arc::clone(name));
+                    self.of(ResourceType::Endpoint).require(fleet, &endpoints);
+                    if warming.checked {
+                        self.checked.push(endpoints);
+                    }
                 }
             }
             // Envoy has dropped its scopes if no listener used them. If it still has them, it ignores the repeat.
@@ -256,9 +265,13 @@ impl Session {
     /// When to call [`Session::poll`] again if nothing happens first.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         self.cursor?;
+        let timeout = match self.checked.is_empty() {
+            true => self.limits.warming_timeout,
+            false => self.limits.check_timeout,
+        };
         let warming = self.types[ResourceType::Cluster.index()]
             .in_flight_since()
-            .map(|since| since + self.limits.warming_timeout);
+            .map(|since| since + timeout);
         let delays = self.types.iter();
         let delays = delays.filter_map(|state| state.removals.deadline());
         warming
@@ -298,12 +311,22 @@ impl Session {
         ResourceType::ALL.map(|ty| self.types[ty.index()].watermark())
     }
 
-    /// Stops holding back listeners and routes if their clusters take too long.
+    /// Stops holding back listeners and routes if their clusters take too long. Health checks come first: Envoy acknowledges
+    /// no cluster while one waits for a check, which takes as long as the check's owner likes.
     fn check_warming(&mut self, fleet: &mut Fleet, now: Instant) {
-        let timeout = self.limits.warming_timeout;
+        let Limits {
+            warming_timeout,
+            check_timeout,
+            ..
+        } = self.limits;
+        let since = self.of(ResourceType::Cluster).in_flight_since();
+        if since.is_some_and(|since| now >= since + check_timeout) {
+            for name in mem::take(&mut self.checked) {
+                self.of(ResourceType::Endpoint).uncheck(fleet, name);
+            }
+        }
         let clusters = self.of(ResourceType::Cluster);
-        let since = clusters.in_flight_since();
-        if since.is_some_and(|since| now >= since + timeout) {
+        if since.is_some_and(|since| now >= since + warming_timeout) {
             clusters.restart_timer(now);
             self.warming_bypass = fleet.epoch();
             fleet.warming_timed_out(self.client);

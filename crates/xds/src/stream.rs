@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use envoy_types::pb::envoy::config::core::v3::Node;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::yield_now;
 use tokio::time::timeout;
 use tonic::{Extensions, Status};
@@ -16,7 +16,7 @@ use crate::server::{Inner, Membership, SharedFleet};
 use crate::session::{LimitExceeded, Session};
 use crate::wire::DeltaRequest;
 
-type Responses = mpsc::Sender<Result<Message, Status>>;
+type Responses = mpsc::Sender<Message>;
 
 impl From<LimitExceeded> for Status {
     fn from(error: LimitExceeded) -> Status {
@@ -24,12 +24,13 @@ impl From<LimitExceeded> for Status {
     }
 }
 
-/// Serves a stream until it ends. If it ends with a status, the status is the last item sent.
+/// Serves a stream until it ends, and sends the status if that isn't `OK`.
 pub(crate) async fn serve(
     registry: Arc<Inner>,
     requests: Requests,
     extensions: Extensions,
     responses: Responses,
+    end: oneshot::Sender<Status>,
     mut stop: watch::Receiver<bool>,
 ) {
     let ended = tokio::select! {
@@ -40,8 +41,8 @@ pub(crate) async fn serve(
     };
     if let Err(status) = ended {
         tracing::debug!(code = ?status.code(), message = status.message(), "xDS stream ended");
-        // Fails if the client is gone or isn't reading.
-        let _: Result<(), _> = responses.try_send(Err(status));
+        // Fails if the client is gone.
+        let _: Result<(), _> = end.send(status);
     }
 }
 
@@ -95,7 +96,7 @@ async fn run(
                 match response {
                     Some(response) => {
                         registry.sent.add(response.ty, response.payload_len(variants));
-                        permit.send(Ok(Box::new(response.into_parts(variants))));
+                        permit.send(Box::new(response.into_parts(variants)));
                     }
                     None => due = false,
                 }

@@ -6,6 +6,7 @@ mod ack;
 mod removals;
 mod send;
 
+use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,6 +19,7 @@ use crate::pending::{Age, Epochs, Pending};
 use crate::resource::{Resource, ResourceType, Version};
 use crate::shrink;
 use crate::subscription::{self, Subscription, SubscriptionChange};
+use crate::wire;
 
 /// A resource in an unacknowledged response.
 #[derive(Debug, Clone)]
@@ -72,6 +74,9 @@ pub(crate) struct TypeState {
     resend: HashSet<Arc<str>>,
     /// Names that the client needs for now, each with its resource when [`TypeState::require`] was called.
     required: HashMap<Arc<str>, Option<Resource>>,
+    /// Required endpoints whose clusters no longer wait for health checks: they are sent without checks until
+    /// [`TypeState::release`].
+    unchecked: HashSet<Arc<str>>,
     /// By name, the version that this client last rejected, and the epoch of the name's latest change at that time.
     /// After another change, even back to the same version, the resource is sent again.
     rejected: HashMap<Arc<str>, (Version, u64)>,
@@ -114,6 +119,7 @@ impl TypeState {
             reported_missing: HashSet::new(),
             resend: HashSet::new(),
             required: HashMap::new(),
+            unchecked: HashSet::new(),
             rejected: HashMap::new(),
             initial_response_due: false,
             in_flight: None,
@@ -283,7 +289,7 @@ impl TypeState {
         let since = pending.chain(since).min();
         match self.lookup(fleet, name) {
             Lookup::Serve(resource, changed) => {
-                let version = resource.version();
+                let version = self.form(resource).version();
                 self.missing.remove(name);
                 if self.versions.get(name) != Some(&version) || self.resend.contains(name) {
                     let first = since.unwrap_or(changed);
@@ -356,8 +362,22 @@ impl TypeState {
         }
     }
 
-    /// Ends [`TypeState::require`].
+    /// Sends required endpoints without health checks, so that their cluster warms.
+    pub(crate) fn uncheck(&mut self, fleet: &Fleet, name: Arc<str>) {
+        self.unchecked.insert(Arc::clone(&name));
+        self.refresh(fleet, &name, None);
+    }
+
+    /// The form of a resource to send now.
+    fn form<'a>(&self, resource: &'a Resource) -> Cow<'a, Resource> {
+        let unchecked = self.unchecked.contains(resource.name());
+        let unchecked = unchecked.then(|| wire::unchecked(resource)).flatten();
+        unchecked.map_or(Cow::Borrowed(resource), Cow::Owned)
+    }
+
+    /// Ends [`TypeState::require`] and [`TypeState::uncheck`].
     pub(crate) fn release(&mut self, fleet: &Fleet, name: &Arc<str>) {
+        self.unchecked.remove(name);
         if self.required.remove(name).is_some() {
             if self.required.is_empty() {
                 // At the start of a stream all endpoints are required, and a map doesn't free memory on its own.

@@ -5,8 +5,11 @@
 //! here have the same encoding, but share the bodies of resources, and skip what the server doesn't read.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use envoy_types::pb::envoy::config::core::v3::Node;
+use envoy_types::pb::envoy::config::endpoint::v3::ClusterLoadAssignment;
+use envoy_types::pb::envoy::config::endpoint::v3::lb_endpoint::HostIdentifier;
 use prost::bytes::Bytes;
 use prost::encoding::{self, DecodeContext};
 use prost::{DecodeError, Message};
@@ -139,11 +142,14 @@ fn fields(mut message: &[u8]) -> Result<usize, DecodeError> {
     Ok(fields)
 }
 
-/// The part of an `envoy.config.cluster.v3.Cluster` that names its endpoints.
+/// The parts of an `envoy.config.cluster.v3.Cluster` that warming it depends on.
 #[derive(Clone, PartialEq, prost::Message)]
 struct Cluster {
     #[prost(message, optional, tag = "3")]
     eds_cluster_config: Option<EdsClusterConfig>,
+    /// Each an `envoy.config.core.v3.HealthCheck`.
+    #[prost(bytes = "bytes", repeated, tag = "8")]
+    health_checks: Vec<Bytes>,
 }
 
 /// The part of an `envoy.config.cluster.v3.Cluster.EdsClusterConfig` that names the endpoints.
@@ -153,10 +159,39 @@ struct EdsClusterConfig {
     service_name: String,
 }
 
-/// A cluster's EDS service name; `None` if it is the cluster's own name.
-pub(crate) fn endpoints_of(cluster: &Bytes) -> Option<String> {
-    let eds = Cluster::decode(cluster.clone()).ok()?.eds_cluster_config?;
-    (!eds.service_name.is_empty()).then_some(eds.service_name)
+/// What a cluster needs to be warm.
+#[derive(Debug, Default)]
+pub(crate) struct Warming {
+    /// The EDS service name; `None` if it is the cluster's own name.
+    pub(crate) endpoints: Option<String>,
+    /// Whether it waits for the first health check of each endpoint.
+    pub(crate) checked: bool,
+}
+
+/// What a cluster needs to be warm.
+pub(crate) fn warming(cluster: &Bytes) -> Warming {
+    let Ok(cluster) = Cluster::decode(cluster.clone()) else {
+        return Warming::default();
+    };
+    let name = cluster.eds_cluster_config.map(|eds| eds.service_name);
+    Warming {
+        endpoints: name.filter(|name| !name.is_empty()),
+        checked: !cluster.health_checks.is_empty(),
+    }
+}
+
+/// The same endpoints, of which the cluster checks none.
+pub(crate) fn unchecked(endpoints: &crate::Resource) -> Option<crate::Resource> {
+    let mut body = ClusterLoadAssignment::decode(endpoints.body().clone()).ok()?;
+    let localities = body.endpoints.iter_mut();
+    for host in localities.flat_map(|locality| &mut locality.lb_endpoints) {
+        if let Some(HostIdentifier::Endpoint(endpoint)) = &mut host.host_identifier {
+            let config = endpoint.health_check_config.get_or_insert_default();
+            config.disable_active_health_check = true;
+        }
+    }
+    let name = Arc::clone(endpoints.name());
+    Some(crate::Resource::new(name, body.encode_to_vec()))
 }
 
 /// `envoy.service.discovery.v3.DeltaDiscoveryResponse`.

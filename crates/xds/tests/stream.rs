@@ -418,13 +418,10 @@ async fn a_client_that_exceeds_a_limit_loses_its_stream() {
         ..DeltaDiscoveryRequest::default()
     });
     envoy.until(|state| state.ended().is_some()).await.unwrap();
-    assert!(
-        envoy
-            .state()
-            .ended()
-            .unwrap()
-            .contains("more than 10 names")
-    );
+    let state = envoy.state();
+    let error = state.ended().unwrap();
+    assert!(error.contains("more than 10 names"), "{error}");
+    drop(state);
     running.stop().await;
 }
 

@@ -1,5 +1,6 @@
 //! Protocol rules, by example.
 
+mod checks;
 mod rejections;
 mod removals;
 mod stale;

@@ -81,7 +81,7 @@ impl TypeState {
             let before = self.versions.get(&name).copied();
             match self.lookup(fleet, &name) {
                 Lookup::Serve(resource, _) => {
-                    let resource = resource.clone();
+                    let resource = self.form(resource).into_owned();
                     let version = resource.version();
                     let forced = self.resend.remove(&name);
                     if forced || before != Some(version) {
