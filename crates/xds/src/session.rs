@@ -2,7 +2,7 @@
 //!
 //! In: the client's requests, the fleet and the time. Out: responses, and when to poll again.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::mem;
 use std::sync::Arc;
 use std::time::Instant;
@@ -55,16 +55,28 @@ pub(crate) struct Session {
     /// Epochs up to this one no longer wait for clusters.
     warming_bypass: u64,
     /// Until this time, or until the client subscribes to listeners, only listeners are removed: a reconnecting
-    /// client's existing listeners may use any other resource.
-    removals_held_until: Option<Instant>,
+    /// client's existing listeners may use any other resource. Nor is any endpoint released: a client that starts may
+    /// still wait for the health checks of acknowledged clusters.
+    starting_until: Option<Instant>,
     /// Set while the client may route with an older version than the fleet's because a listener or route was rejected.
     stale_routing: Option<StaleRouting>,
     /// The latest epoch reported as complete.
     complete: u64,
     /// EDS service names by unacknowledged cluster, where they differ from the cluster's own name.
     endpoints: HashMap<Arc<str>, Arc<str>>,
-    /// EDS service names of unacknowledged clusters with health checks, until [`Limits::check_timeout`].
-    checked: Vec<Arc<str>>,
+    /// Clusters with health checks that the client may wait for.
+    checks: Option<Checks>,
+    /// Acknowledged and rejected clusters whose endpoints haven't been released.
+    settled: Vec<Arc<str>>,
+}
+
+/// Health checks that an Envoy may wait for.
+#[derive(Debug)]
+struct Checks {
+    /// EDS service names.
+    endpoints: HashSet<Arc<str>>,
+    /// When the client should wait no longer.
+    until: Instant,
 }
 
 /// How long a client may route with an older version.
@@ -85,11 +97,12 @@ impl Session {
             cursor: None,
             nonces: 0,
             warming_bypass: 0,
-            removals_held_until: Some(now + limits.warming_timeout),
+            starting_until: Some(now + limits.warming_timeout),
             stale_routing: None,
             complete: 0,
             endpoints: HashMap::new(),
-            checked: Vec::new(),
+            checks: None,
+            settled: Vec::new(),
             limits,
         }
     }
@@ -125,12 +138,8 @@ impl Session {
             let error = request.error_detail.as_ref();
             let error = error.map(|status| status.message.as_str());
             let settled = self.of(ty).on_ack(fleet, &request.response_nonce, error);
-            if ty == ResourceType::Cluster && !settled.is_empty() {
-                self.checked = Vec::new();
-                for name in settled {
-                    let endpoints = self.endpoints.remove(&name).unwrap_or(name);
-                    self.of(ResourceType::Endpoint).release(fleet, &endpoints);
-                }
+            if ty == ResourceType::Cluster {
+                self.settled.extend(settled);
             }
         }
         self.of(ty).on_request(
@@ -142,6 +151,18 @@ impl Session {
         let size = self.types.iter().map(TypeState::size).sum();
         fleet.hold(self.client, size);
         Ok(())
+    }
+
+    /// Sends the endpoints of clusters that are warm as usual again.
+    fn release_endpoints(&mut self, fleet: &Fleet) {
+        for name in mem::take(&mut self.settled) {
+            let endpoints = self.endpoints.remove(&name).unwrap_or(name);
+            self.of(ResourceType::Endpoint).release(fleet, &endpoints);
+            if let Some(checks) = &mut self.checks {
+                checks.endpoints.remove(&endpoints);
+            }
+        }
+        self.checks.take_if(|checks| checks.endpoints.is_empty());
     }
 
     fn check(
@@ -181,13 +202,17 @@ impl Session {
         self.catch_up(fleet);
         // Nothing is served before the fleet's first update.
         self.cursor?;
+        self.skip_checks(fleet, now);
         self.check_warming(fleet, now);
         for state in &mut self.types {
             state.removals.expire(now);
         }
         let subscribed = self.types.iter().all(TypeState::subscribed_if_root);
-        self.removals_held_until
+        self.starting_until
             .take_if(|until| subscribed || now >= *until);
+        if self.starting_until.is_none() && !self.settled.is_empty() {
+            self.release_endpoints(fleet);
+        }
         loop {
             let examined = self.examined();
             let response = self.next_response(fleet, now);
@@ -211,7 +236,7 @@ impl Session {
                 continue;
             }
             let watermarks = self.watermarks();
-            let held = (self.removals_held_until.is_some() && ty.removal_rank() > 0)
+            let held = (self.starting_until.is_some() && ty.removal_rank() > 0)
                 || (stale_routing && ty.removal_rank() >= CLUSTER_REMOVAL_RANK);
             let removals = match held {
                 true => 0,
@@ -227,7 +252,7 @@ impl Session {
             let nonce = format!("{:x}", self.nonces + 1);
             if let Some(response) = self.of(ty).next_response(fleet, limits, nonce, now) {
                 self.nonces += 1;
-                self.repeat_dependents(fleet, &response);
+                self.repeat_dependents(fleet, &response, now);
                 return Some(response);
             }
         }
@@ -235,7 +260,7 @@ impl Session {
     }
 
     /// Resends dependencies that Envoy needs with a changed resource but doesn't request again.
-    fn repeat_dependents(&mut self, fleet: &Fleet, response: &Response) {
+    fn repeat_dependents(&mut self, fleet: &Fleet, response: &Response, now: Instant) {
         match response.ty {
             // Envoy needs the endpoints of a changed cluster to warm it, even if it has them for another cluster.
             ResourceType::Cluster => {
@@ -250,7 +275,12 @@ impl Session {
                     let endpoints = endpoints.unwrap_or_else(|| Arc::clone(name));
                     self.of(ResourceType::Endpoint).require(fleet, &endpoints);
                     if warming.checked {
-                        self.checked.push(endpoints);
+                        let until = now + self.limits.check_timeout;
+                        let checks = self.checks.get_or_insert_with(|| Checks {
+                            endpoints: HashSet::new(),
+                            until,
+                        });
+                        checks.endpoints.insert(endpoints);
                     }
                 }
             }
@@ -265,19 +295,17 @@ impl Session {
     /// When to call [`Session::poll`] again if nothing happens first.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         self.cursor?;
-        let timeout = match self.checked.is_empty() {
-            true => self.limits.warming_timeout,
-            false => self.limits.check_timeout,
-        };
         let warming = self.types[ResourceType::Cluster.index()]
             .in_flight_since()
-            .map(|since| since + timeout);
+            .map(|since| since + self.limits.warming_timeout);
+        let checks = self.checks.as_ref().map(|checks| checks.until);
         let delays = self.types.iter();
         let delays = delays.filter_map(|state| state.removals.deadline());
         warming
             .into_iter()
+            .chain(checks)
             .chain(delays)
-            .chain(self.removals_held_until)
+            .chain(self.starting_until)
             .min()
     }
 
@@ -311,22 +339,22 @@ impl Session {
         ResourceType::ALL.map(|ty| self.types[ty.index()].watermark())
     }
 
-    /// Stops holding back listeners and routes if their clusters take too long. Health checks come first: Envoy acknowledges
-    /// no cluster while one waits for a check, which takes as long as the check's owner likes.
-    fn check_warming(&mut self, fleet: &mut Fleet, now: Instant) {
-        let Limits {
-            warming_timeout,
-            check_timeout,
-            ..
-        } = self.limits;
-        let since = self.of(ResourceType::Cluster).in_flight_since();
-        if since.is_some_and(|since| now >= since + check_timeout) {
-            for name in mem::take(&mut self.checked) {
+    /// Stops waiting for health checks, which take as long as their owners like: Envoy acknowledges no cluster while one waits
+    /// for a check, and requests no listeners before.
+    fn skip_checks(&mut self, fleet: &Fleet, now: Instant) {
+        if let Some(checks) = self.checks.take_if(|checks| now >= checks.until) {
+            for name in checks.endpoints {
                 self.of(ResourceType::Endpoint).uncheck(fleet, name);
             }
         }
+    }
+
+    /// Stops holding back listeners and routes if their clusters take too long.
+    fn check_warming(&mut self, fleet: &mut Fleet, now: Instant) {
+        let timeout = self.limits.warming_timeout;
         let clusters = self.of(ResourceType::Cluster);
-        if since.is_some_and(|since| now >= since + warming_timeout) {
+        let since = clusters.in_flight_since();
+        if since.is_some_and(|since| now >= since + timeout) {
             clusters.restart_timer(now);
             self.warming_bypass = fleet.epoch();
             fleet.warming_timed_out(self.client);

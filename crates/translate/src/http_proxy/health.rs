@@ -11,9 +11,6 @@ use super::text::{PATH, is_authority, is_path};
 
 /// The maximum interval and timeout of a health check, in seconds: one day.
 const MAX_CHECK_SECONDS: i64 = 86_400;
-/// The maximum timeout of a check, in seconds. A new Envoy doesn't listen before the first check of each endpoint of all
-/// clusters, and an Envoy doesn't acknowledge a new or changed cluster before those of its endpoints.
-const MAX_TIMEOUT: u32 = 10;
 
 /// Reads an HTTP health check.
 pub(super) fn by_request(
@@ -95,20 +92,12 @@ fn health(field: &str, numbers: [i64; 4], findings: &mut Findings) -> HealthChec
     let [interval, timeout, unhealthy, healthy] = numbers;
     let max = i64::from(u32::MAX);
     let seconds = |seconds: u32| Duration::from_secs(seconds.into());
-    let timeout = number("timeoutSeconds", timeout, 2, MAX_CHECK_SECONDS);
-    let check = HealthCheck {
+    HealthCheck {
         http: None,
         interval: seconds(number("intervalSeconds", interval, 5, MAX_CHECK_SECONDS)),
-        timeout: seconds(timeout.min(MAX_TIMEOUT)),
+        timeout: seconds(number("timeoutSeconds", timeout, 2, MAX_CHECK_SECONDS)),
         unhealthy: number("unhealthyThresholdCount", unhealthy, 3, max),
         healthy: number("healthyThresholdCount", healthy, 2, max),
         port: None,
-    };
-    if timeout > MAX_TIMEOUT {
-        let message = format!(
-            "{timeout} is too long, so {MAX_TIMEOUT} is used: new Envoys don't serve any host before the first check ends"
-        );
-        findings.warn(About::HEALTH, &format!("{field}.timeoutSeconds"), message);
     }
-    check
 }

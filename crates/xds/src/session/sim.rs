@@ -89,7 +89,21 @@ pub(super) struct Client {
 impl Client {
     /// A client that has subscribed to clusters and listeners.
     pub(super) fn connect(fleet: &mut Fleet, id: u64, limits: Limits) -> Client {
-        let mut client = Client {
+        let mut client = Client::new(fleet, id, limits);
+        client.first_requests(fleet);
+        client
+    }
+
+    /// A client that has subscribed to clusters, but not to listeners.
+    pub(super) fn starting(fleet: &mut Fleet, id: u64, limits: Limits) -> Client {
+        let mut client = Client::new(fleet, id, limits);
+        client.send(fleet, request(Cluster));
+        client
+    }
+
+    fn new(fleet: &mut Fleet, id: u64, limits: Limits) -> Client {
+        fleet.join(id, "node".into());
+        Client {
             id,
             session: Session::new(id, limits.clone(), Instant::now()),
             now: Instant::now(),
@@ -104,10 +118,7 @@ impl Client {
             repeated: 0,
             limits,
             reconnected: false,
-        };
-        fleet.join(id, "node".into());
-        client.first_requests(fleet);
-        client
+        }
     }
 
     /// Ends the stream and opens another, reporting the versions that the client has.

@@ -121,16 +121,6 @@ fn protocols_and_settings_are_part_of_the_cluster() {
 }
 
 #[test]
-fn health_checks_time_out_after_at_most_ten_seconds() {
-    let (routes, status) = outcome(
-        "[{services: [{name: one, port: 80}], healthCheckPolicy: {path: /up, timeoutSeconds: 60}}]",
-    );
-    let cluster = "shop/one:80?health=5s,10s,3,2,,/up\n";
-    assert!(routes.ends_with(cluster), "{routes}");
-    assert!(status.contains("60 is too long, so 10 is used"), "{status}");
-}
-
-#[test]
 fn the_certificates_of_backends_are_verified() {
     let service = |protocol: &str, secret: &str| {
         format!(

@@ -57,3 +57,22 @@ fn endpoints_that_pass_their_checks_in_time_are_sent_once() {
     client.settle(&mut fleet);
     assert_eq!(client.take_log(), ["cluster +c1", "endpoint +c1"]);
 }
+
+#[test]
+fn a_client_that_starts_waits_for_checks_after_its_ack() {
+    let mut fleet = fleet();
+    fleet.apply(update(
+        1,
+        &[(Cluster, "c1", CHECKED), (Endpoint, "c1", ONE_ENDPOINT)],
+        &[],
+    ));
+    let mut client = Client::starting(&mut fleet, 1, limits());
+    client.settle(&mut fleet);
+    assert_eq!(client.take_log(), ["cluster +c1", "endpoint +c1"]);
+    client.now += Limits::default().check_timeout;
+    client.settle(&mut fleet);
+    assert_eq!(client.body(Endpoint, "c1"), Some(UNCHECKED));
+    client.send(&mut fleet, request(Listener));
+    client.settle(&mut fleet);
+    assert_eq!(client.body(Endpoint, "c1"), Some(ONE_ENDPOINT));
+}
