@@ -20,6 +20,7 @@ use serde_json::{Value, json};
 use sesame_api::NamespacedName;
 use sesame_control::core::Core;
 use sesame_control::{FleetId, Options};
+use sesame_testkit::certs::Authority;
 use sesame_testkit::generate::{self, GATEWAYS, GATEWAYS_AT_BOUNDS, INSTANCE, Set};
 use sesame_tests::world::{World, cases};
 use sesame_translate::settings::{Mode, Settings};
@@ -155,4 +156,66 @@ fn route_with(regexes: &[String]) -> Set {
         "spec": {"parentRefs": [{"name": name}], "rules": rules},
     });
     Set::new(generate::gateway().into_iter().chain([route]))
+}
+
+#[test]
+fn envoy_accepts_every_ca_certificate() {
+    let authority = Authority::new().expect("a CA").pem().to_owned();
+    let certificates = prop::collection::vec(altered(authority), 1..4);
+    let sets = certificates.prop_map(|certificates| backends_with(&certificates));
+    try_sets(&sets, cases(2_000).div_ceil(4), |_| Ok(()));
+}
+
+/// A PEM block in which a character has been replaced. Many of these are still certificates.
+fn altered(pem: String) -> impl Strategy<Value = String> {
+    let text = pem.bytes().enumerate();
+    let lines = text.scan(0, |line, (at, byte)| {
+        *line += usize::from(byte == b'\n');
+        Some((*line, at, byte))
+    });
+    let last = pem.lines().count() - 1;
+    let body = lines.filter(|(line, _, byte)| (1..last).contains(line) && byte.is_ascii_graphic());
+    let places: Vec<usize> = body.map(|(_, at, _)| at).collect();
+    let character = prop::sample::select(('A'..='Z').chain('a'..='z').collect::<Vec<_>>());
+    (prop::sample::select(places), character).prop_map(move |(at, character)| {
+        let mut pem = pem.clone();
+        pem.replace_range(at..=at, character.encode_utf8(&mut [0; 4]));
+        pem
+    })
+}
+
+/// Services with BackendTLSPolicies that trust these certificates, and a route to them.
+fn backends_with(certificates: &[String]) -> Set {
+    let (namespace, gateway) = GATEWAYS[0];
+    let object = |group: &str, kind: &str, name: &str| json!({"apiVersion": group, "kind": kind, "metadata": {"namespace": namespace, "name": name}});
+    let mut rules = Vec::new();
+    let mut objects = Vec::new();
+    for (number, certificate) in certificates.iter().enumerate() {
+        let name = format!("s{number}");
+        let mut authorities = object("v1", "ConfigMap", &name);
+        authorities["data"] = json!({"ca.crt": certificate});
+        let mut service = object("v1", "Service", &name);
+        service["spec"] = json!({"ports": [{"port": 80}]});
+        let mut policy = object("gateway.networking.k8s.io/v1", "BackendTLSPolicy", &name);
+        policy["spec"] = json!({
+            "targetRefs": [{"group": "", "kind": "Service", "name": name}],
+            "validation": {
+                "hostname": "s.test",
+                "caCertificateRefs": [{"group": "", "kind": "ConfigMap", "name": name}],
+            },
+        });
+        rules.push(json!({
+            "matches": [{"path": {"value": format!("/{name}")}}],
+            "backendRefs": [{"name": name, "port": 80}],
+        }));
+        objects.extend([authorities, service, policy]);
+    }
+    let mut route = object("gateway.networking.k8s.io/v1", "HTTPRoute", "route");
+    route["spec"] = json!({"parentRefs": [{"name": gateway}], "rules": rules});
+    Set::new(
+        generate::gateway()
+            .into_iter()
+            .chain(objects)
+            .chain([route]),
+    )
 }

@@ -13,6 +13,7 @@ pub(crate) mod covering;
 pub(crate) mod datagrams;
 pub(crate) mod default_fleet;
 pub(crate) mod delegation;
+mod der;
 pub(crate) mod durations;
 pub mod expiry;
 pub(crate) mod expressions;

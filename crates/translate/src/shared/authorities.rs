@@ -12,6 +12,7 @@ use x509_parser::prelude::{FromDer, X509Certificate};
 
 use crate::problem::Problem;
 use crate::shared::certificates::{pem, pem_error};
+use crate::shared::der;
 
 /// The key of CA certificates in a ConfigMap or Secret.
 pub(crate) const AUTHORITIES: &str = "ca.crt";
@@ -65,9 +66,9 @@ fn try_read(text: &[u8], field: &str) -> Result<Arc<[String]>, String> {
             "has more than {MAX_AUTHORITIES} certificates in {field}"
         ));
     }
-    for (position, der) in certificates.iter().enumerate() {
-        let parsed = X509Certificate::from_der(der);
-        if !parsed.is_ok_and(|(rest, _)| rest.is_empty()) {
+    for (position, certificate) in certificates.iter().enumerate() {
+        let parsed = X509Certificate::from_der(certificate);
+        if parsed.is_err() || !der::is_certificate(certificate) {
             return Err(format!(
                 "has an invalid X.509 certificate in {field}, at position {}",
                 position + 1

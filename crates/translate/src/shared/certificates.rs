@@ -19,7 +19,7 @@ use x509_parser::prelude::{FromDer, X509Certificate};
 use x509_parser::public_key::PublicKey;
 
 use crate::shared::expiry::Validity;
-use crate::shared::hostname;
+use crate::shared::{der, hostname};
 
 /// The Secret type that the Gateway API requires.
 pub const SECRET_TYPE: &str = "kubernetes.io/tls";
@@ -123,8 +123,10 @@ fn try_read(secret: &SecretData) -> Result<(Certificate, Vec<String>, Validity),
         from: i64::MIN,
         until: i64::MAX,
     };
-    for (position, der) in certificates.iter().enumerate() {
-        let (_, certificate) = X509Certificate::from_der(der).map_err(|_| {
+    for (position, bytes) in certificates.iter().enumerate() {
+        let parsed = X509Certificate::from_der(bytes).ok();
+        let parsed = parsed.filter(|_| der::is_certificate(bytes));
+        let (_, certificate) = parsed.ok_or_else(|| {
             format!(
                 "has an invalid X.509 certificate in {CHAIN}, at position {}",
                 position + 1
@@ -135,10 +137,10 @@ fn try_read(secret: &SecretData) -> Result<(Certificate, Vec<String>, Validity),
         validity.from = validity.from.max(own.not_before.timestamp());
         validity.until = validity.until.min(own.not_after.timestamp());
         if position == 0 {
-            if der.len() > MAX_CERTIFICATE {
+            if bytes.len() > MAX_CERTIFICATE {
                 return Err(format!(
                     "has a certificate of {} KiB in {CHAIN}; the limit is {} KiB; use fewer names",
-                    der.len().div_ceil(1024),
+                    bytes.len().div_ceil(1024),
                     MAX_CERTIFICATE.div_ceil(1024)
                 ));
             }

@@ -8,6 +8,7 @@ use x509_parser::prelude::{FromDer, X509Version};
 use x509_parser::revocation_list::CertificateRevocationList;
 
 use crate::shared::certificates::{SecretData, pem, pem_error};
+use crate::shared::der;
 
 /// The key of the CRLs in a Secret.
 pub(crate) const REVOKED: &str = "crl.pem";
@@ -47,8 +48,8 @@ pub(crate) fn read(secret: Option<&SecretData>) -> RevocationState {
 }
 
 /// Whether Envoy's TLS library accepts a CRL: it parses extensions, which only version 2 may have.
-fn is_valid(der: &[u8]) -> bool {
-    let Ok((rest, list)) = CertificateRevocationList::from_der(der) else {
+fn is_valid(bytes: &[u8]) -> bool {
+    let Ok((_, list)) = CertificateRevocationList::from_der(bytes) else {
         return false;
     };
     let of_entries = || {
@@ -63,7 +64,9 @@ fn is_valid(der: &[u8]) -> bool {
         Some(_) => false,
     };
     let mut all = list.extensions().iter().chain(of_entries());
-    rest.is_empty() && versioned && all.all(|found| found.parsed_extension().error().is_none())
+    der::is_revocation_list(bytes)
+        && versioned
+        && all.all(|found| found.parsed_extension().error().is_none())
 }
 
 #[cfg(test)]
