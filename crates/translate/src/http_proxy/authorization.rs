@@ -17,11 +17,11 @@ use sesame_model::{
 
 use super::extensions::Extension;
 use super::findings::{About, Findings};
-use super::text::is_token;
 use super::{extensions, policies};
 use crate::settings::GlobalAuthSettings;
 use crate::shared::default_fleet::Sources;
 use crate::shared::external_auth::{self, MAX_BODY, PATH_PREFIX, TIMEOUT};
+use crate::shared::headers::is_token;
 
 /// The maximum size of a partial body for a service, in bytes: Envoy's default limit for buffering a request.
 const MAX_PARTIAL_BODY: u32 = 1 << 20;

@@ -4,7 +4,7 @@ use sesame_api::{LoadBalancerPolicy, LoadBalancerStrategy, RequestHashPolicy};
 use sesame_model::{Balancing, HashOf, HashPolicy};
 
 use super::findings::{About, Findings};
-use super::text::is_token;
+use crate::shared::headers::is_token;
 
 /// The cookie for the strategy `Cookie`.
 const AFFINITY_COOKIE: &str = "X-Sesame-Session-Affinity";

@@ -14,12 +14,12 @@ use sesame_model::{GlobalRate, RateDescriptor, RateEntry, RateService};
 use super::conditions::{PSEUDO_HEADERS, header};
 use super::extensions;
 use super::findings::{About, Findings};
-use super::text::is_token;
 use crate::inputs::Inputs;
 use crate::problem::FieldError;
 use crate::settings::RateLimitSettings;
 use crate::shared::default_fleet::Sources;
 use crate::shared::expressions::{ListTime, expression};
+use crate::shared::headers::is_token;
 
 /// The timeout of a call if the ExtensionService doesn't set one.
 const TIMEOUT: Duration = Duration::from_secs(1);

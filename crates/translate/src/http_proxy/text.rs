@@ -28,12 +28,6 @@ pub(super) fn has_controls(text: &str) -> bool {
     text.bytes().any(|byte| byte.is_ascii_control())
 }
 
-/// Whether a text is a token, such as the name of a header (RFC 9110, 5.6.2).
-pub(super) fn is_token(text: &str) -> bool {
-    let token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
-    !text.is_empty() && text.bytes().all(token)
-}
-
 /// Whether a text may be the value of a Host header.
 pub(super) fn is_authority(text: &str) -> bool {
     let valid = |byte: u8| byte.is_ascii_alphanumeric() || b"-._:[]".contains(&byte);

@@ -3,7 +3,8 @@
 use sesame_api::{HeaderMatchCondition, QueryParameterMatchCondition};
 use sesame_model::{HeaderMatch, QueryMatch, TextMatch, TextPosition, ValueMatch};
 
-use crate::http_proxy::text::{check_value, has_controls, is_token};
+use crate::http_proxy::text::{check_value, has_controls};
+use crate::shared::headers::{MAX_NAME, is_token};
 use crate::shared::regex;
 
 /// The pseudo-headers that a header condition can match.
@@ -61,8 +62,10 @@ pub(in crate::http_proxy) fn header(source: &HeaderMatchCondition) -> Result<Hea
 
 /// Reads a condition on a query parameter.
 pub(super) fn parameter(source: &QueryParameterMatchCondition) -> Result<QueryMatch, String> {
-    if source.name.is_empty() || has_controls(&source.name) {
-        return Err("name: expected the name of a query parameter".to_owned());
+    if !(1..=MAX_NAME).contains(&source.name.len()) || has_controls(&source.name) {
+        return Err(format!(
+            "name: expected the name of a query parameter, of at most {MAX_NAME} bytes"
+        ));
     }
     let matchers = [
         source.exact.as_deref().map(|text| ("exact", text)),

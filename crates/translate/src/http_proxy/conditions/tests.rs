@@ -139,7 +139,14 @@ fn query_parameters_have_one_matcher() {
 
 #[test]
 fn invalid_conditions_are_reported_with_their_field() {
+    // Contour's CRD doesn't bound names.
+    let long = |kind: &str| format!("[{{{kind}: {{name: {}, present: true}}}}]", "a".repeat(257));
     for (text, expected) in [
+        (&*long("header"), "f.conditions[0].header: name"),
+        (
+            &long("queryParameter"),
+            "f.conditions[0].queryParameter: name",
+        ),
         ("[{prefix: a}]", "f.conditions[0].prefix: expected"),
         ("[{exact: '/a?b'}]", "f.conditions[0].exact: expected"),
         ("[{regex: '('}]", "f.conditions[0].regex: the regular"),
