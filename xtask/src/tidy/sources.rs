@@ -30,6 +30,7 @@ const XDS: &str = "crates/xds/";
 const PROTOCOL: &[&str] = &[
     "pb::envoy::service::discovery::v3::",
     "pb::envoy::config::core::v3::",
+    "pb::envoy::config::endpoint::v3::",
     "pb::google::",
 ];
 
