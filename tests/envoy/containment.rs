@@ -240,24 +240,42 @@ async fn a_rejected_listener_does_not_affect_others_of_its_port() {
 }
 
 #[tokio::test]
-async fn a_rejected_certificate_does_not_affect_other_ports() {
+async fn rejected_certificates_are_reported_and_do_not_affect_other_ports() {
     let (_backends, services) = backends(&["a"]).await;
     let envoy = Wrapper::without("envoy.tls.cert_validator/envoy.tls.cert_validator.default");
     let ip = new_ip();
-    let common = gateway("web", ip, &[HTTP, &terminating()]) + &terminated() + &services;
-    let folder = Folder::new(&[("all.yaml", common.clone() + &good("one"))]);
+    let names = ["one", "two", "three"];
+    let identity = Identity::self_signed(&["*.test"]).expect("a certificate");
+    let listener = |name: &str| {
+        https(Https {
+            name,
+            port: 8443,
+            hostname: &format!("{name}.secure.test"),
+            certificates: &[name],
+        })
+    };
+    let mut listeners = vec![HTTP.to_owned()];
+    listeners.extend(names.map(listener));
+    let certificates = names.map(|name| certificate(name, &identity)).concat();
+    let common = gateway("web", ip, &listeners) + &certificates + &services;
+    let routes = good("four") + &route("secure", &["web"], &["*.secure.test"], &[to("a")]);
+    let folder = Folder::new(&[("all.yaml", common.clone() + &routes)]);
     let sesame = Sesame::start(ip, folder, &["--envoy", &envoy.path()]).await;
     let at = sesame.at(8080);
-    becomes(at, "one.test", "/", "a").await;
-    let programmed = async || sesame.of_listener("web", "end", "Programmed").await;
-    let message = turns("the listener", "False", "Invalid", programmed).await;
-    assert!(message.contains("Secret default/cert ("), "{message}");
-    assert_eq!(over_tls(sesame.at(8443), "end.test").await, "no response");
+    becomes(at, "four.test", "/", "a").await;
+    for name in names {
+        let programmed = async || sesame.of_listener("web", name, "Programmed").await;
+        let message = turns(name, "False", "Invalid", programmed).await;
+        let secret = format!("Secret default/{name} (");
+        assert!(message.contains(&secret), "{message}");
+    }
+    let closed = over_tls(sesame.at(8443), "one.secure.test").await;
+    assert_eq!(closed, "no response");
 
     sesame
         .folder()
-        .replace("all.yaml", &(common + &good("two")));
-    becomes(at, "two.test", "/", "a").await;
+        .replace("all.yaml", &(common + &good("five")));
+    becomes(at, "five.test", "/", "a").await;
     replace(&sesame).await;
-    becomes(at, "two.test", "/", "a").await;
+    becomes(at, "five.test", "/", "a").await;
 }

@@ -186,6 +186,16 @@ impl Resource {
         }
     }
 
+    /// The same version with another encoding of its content, without a variant.
+    pub(crate) fn with_body(&self, body: impl Into<Bytes>) -> Resource {
+        Resource {
+            name: Arc::clone(&self.name),
+            version: self.version,
+            body: body.into(),
+            variant: None,
+        }
+    }
+
     /// The body to send: the variant, if there is one and `variants` is set.
     pub(crate) fn body_for(&self, variants: bool) -> &Bytes {
         let variant = self.variant.as_deref().filter(|_| variants);

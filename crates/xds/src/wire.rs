@@ -8,8 +8,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use envoy_types::pb::envoy::config::core::v3::Node;
+use envoy_types::pb::envoy::config::core::v3::data_source::Specifier;
 use envoy_types::pb::envoy::config::endpoint::v3::ClusterLoadAssignment;
 use envoy_types::pb::envoy::config::endpoint::v3::lb_endpoint::HostIdentifier;
+use envoy_types::pb::envoy::extensions::transport_sockets::tls::v3::{Secret, secret};
 use prost::bytes::Bytes;
 use prost::encoding::{self, DecodeContext};
 use prost::{DecodeError, Message};
@@ -192,6 +194,22 @@ pub(crate) fn unchecked(endpoints: &crate::Resource) -> Option<crate::Resource> 
     }
     let name = Arc::clone(endpoints.name());
     Some(crate::Resource::new(name, body.encode_to_vec()))
+}
+
+/// The same secret with this many newlines after its certificates. Envoy ignores a secret with the bytes that it has, even if
+/// it has rejected them.
+pub(crate) fn with_newlines(secret: &crate::Resource, count: u64) -> Option<crate::Resource> {
+    let mut body = Secret::decode(secret.body().clone()).ok()?;
+    let certificates = match body.r#type.as_mut()? {
+        secret::Type::TlsCertificate(certificate) => certificate.certificate_chain.as_mut(),
+        secret::Type::ValidationContext(context) => context.trusted_ca.as_mut(),
+        _ => None,
+    };
+    let Some(Specifier::InlineBytes(pem)) = &mut certificates?.specifier else {
+        return None;
+    };
+    pem.extend((0..count).map(|_| b'\n'));
+    Some(secret.with_body(body.encode_to_vec()))
 }
 
 /// `envoy.service.discovery.v3.DeltaDiscoveryResponse`.

@@ -23,14 +23,16 @@ const FORBIDDEN: &[(&str, &str)] = &[
     ),
 ];
 
-/// The crate that carries Envoy's resources without decoding them.
+/// The crate that carries Envoy's resources.
 const XDS: &str = "crates/xds/";
 
-/// The parts of Envoy's protobuf API that the xds crate may use: the protocol and its message types.
+/// The parts of Envoy's protobuf API that the xds crate may use: the protocol and its message types, and the resources that it
+/// changes for Envoys that wait or have rejected them.
 const PROTOCOL: &[&str] = &[
     "pb::envoy::service::discovery::v3::",
     "pb::envoy::config::core::v3::",
     "pb::envoy::config::endpoint::v3::",
+    "pb::envoy::extensions::transport_sockets::tls::v3::",
     "pb::google::",
 ];
 

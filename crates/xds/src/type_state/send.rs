@@ -7,12 +7,16 @@ use super::{InFlight, SendLimits, Sent, TypeState};
 use crate::fleet::{Fleet, Lookup};
 use crate::ordering::Watermark;
 use crate::pending::Age;
+use crate::resource::ResourceType;
 use crate::session::Response;
+use crate::wire;
 
 /// What a resource counts towards the size of a response, and what a removed name does, in bytes: a response that isn't read
 /// keeps them in memory.
 const UPSERT: usize = 256;
 const REMOVAL: usize = 1 << 10;
+/// The maximum number of newlines that distinguish a probed secret.
+const MAX_NEWLINES: u64 = 64;
 
 impl TypeState {
     /// The next response, if there is something to send within the limits. Call it only if none is in flight.
@@ -155,7 +159,14 @@ impl TypeState {
                         if resource.version() == item.version
                             && self.subscription.covers(&item.name) =>
                     {
-                        response.upserts.push(resource.clone());
+                        // A secret that is probed again has been rejected once more since.
+                        let newlines = 1 + self.nacks % MAX_NEWLINES;
+                        let varied = match self.ty {
+                            ResourceType::Secret => wire::with_newlines(resource, newlines),
+                            _ => None,
+                        };
+                        let resource = varied.unwrap_or_else(|| resource.clone());
+                        response.upserts.push(resource);
                         self.versions.insert(Arc::clone(&item.name), item.version);
                         sent.push(item);
                     }
