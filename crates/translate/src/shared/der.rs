@@ -5,7 +5,7 @@ use std::str;
 
 use x509_cert::certificate::{CertificateInner, Raw, Version};
 use x509_cert::crl::CertificateList;
-use x509_cert::der::asn1::ObjectIdentifier;
+use x509_cert::der::asn1::{Any, ObjectIdentifier};
 use x509_cert::der::{Decode, Tag, Tagged};
 use x509_cert::name::Name;
 use x509_cert::spki::AlgorithmIdentifierOwned;
@@ -19,8 +19,9 @@ pub(super) fn is_certificate(der: &[u8]) -> bool {
             certificate.signature(),
             &certificate.subject_public_key_info().algorithm,
         ];
-        let extended = certificate.extensions().is_some();
-        (certificate.version() == Version::V3 || !extended)
+        let extensions = certificate.extensions();
+        (certificate.version() == Version::V3 || extensions.is_none())
+            && extensions.is_none_or(|all| all.iter().all(|one| is_minimal(&one.extn_id)))
             && algorithms.into_iter().all(is_algorithm)
             && is_name(certificate.issuer())
             && is_name(certificate.subject())
@@ -40,18 +41,32 @@ pub(super) fn is_revocation_list(der: &[u8]) -> bool {
 /// Whether the parameters of an algorithm, if it has any, are of a usual type.
 fn is_algorithm(algorithm: &AlgorithmIdentifierOwned) -> bool {
     let parameters = algorithm.parameters.as_ref();
-    parameters.is_none_or(|parameters| match parameters.tag() {
-        Tag::Null => parameters.value().is_empty(),
-        Tag::ObjectIdentifier => parameters.decode_as::<ObjectIdentifier>().is_ok(),
-        Tag::Sequence => true,
-        _ => false,
-    })
+    is_minimal(&algorithm.oid)
+        && parameters.is_none_or(|parameters| match parameters.tag() {
+            Tag::Null => parameters.value().is_empty(),
+            Tag::ObjectIdentifier => {
+                let oid = parameters.decode_as::<ObjectIdentifier>();
+                oid.is_ok_and(|oid| is_minimal(&oid))
+            }
+            Tag::Sequence => true,
+            _ => false,
+        })
+}
+
+/// Whether each part of an OID has the shortest encoding (X.690, section 8.19.2).
+fn is_minimal(oid: &ObjectIdentifier) -> bool {
+    let mut parts = oid.as_bytes().split_inclusive(|byte| byte & 0x80 == 0);
+    parts.all(|part| part.first() != Some(&0x80))
 }
 
 /// Whether the values in a name are strings.
 fn is_name(name: &Name) -> bool {
-    let mut values = name.iter().map(|attribute| &attribute.value);
-    values.all(|value| match value.tag() {
+    name.iter()
+        .all(|attribute| is_minimal(&attribute.oid) && is_string(&attribute.value))
+}
+
+fn is_string(value: &Any) -> bool {
+    match value.tag() {
         Tag::Utf8String => str::from_utf8(value.value()).is_ok(),
         Tag::BmpString => {
             let (units, rest) = value.value().as_chunks();
@@ -60,7 +75,7 @@ fn is_name(name: &Name) -> bool {
         }
         Tag::PrintableString | Tag::Ia5String | Tag::TeletexString | Tag::NumericString => true,
         _ => false,
-    })
+    }
 }
 
 #[cfg(test)]
@@ -100,6 +115,7 @@ mod tests {
             ("a number in a name", b"\x0c\x04name", b"\x02\x04name"),
             ("another tag for an OID", &[6, 3, 0x55], &[7, 3, 0x55]),
             ("a version without extensions", &[2, 1, 2], &[2, 1, 0]),
+            ("an OID of which a part is too long", b"*\x86H", b"*\x80H"),
             ("a curve that isn't an OID", &[6, 8, 0x2a], &[1, 8, 0x2a]),
         ] {
             assert!(!is_certificate(&replaced(from, to)), "{what}");
