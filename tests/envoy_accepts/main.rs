@@ -187,7 +187,10 @@ fn altered(pem: String) -> impl Strategy<Value = String> {
 /// Services with BackendTLSPolicies that trust these certificates, and a route to them.
 fn backends_with(certificates: &[String]) -> Set {
     let (namespace, gateway) = GATEWAYS[0];
-    let object = |group: &str, kind: &str, name: &str| json!({"apiVersion": group, "kind": kind, "metadata": {"namespace": namespace, "name": name}});
+    let object = |group: &str, kind: &str, name: &str| {
+        let metadata = json!({"namespace": namespace, "name": name});
+        json!({"apiVersion": group, "kind": kind, "metadata": metadata})
+    };
     let mut rules = Vec::new();
     let mut objects = Vec::new();
     for (number, certificate) in certificates.iter().enumerate() {

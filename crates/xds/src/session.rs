@@ -153,7 +153,7 @@ impl Session {
         Ok(())
     }
 
-    /// Sends the endpoints of clusters that are warm as usual again.
+    /// Releases the endpoints of settled clusters.
     fn release_endpoints(&mut self, fleet: &Fleet) {
         for name in mem::take(&mut self.settled) {
             let endpoints = self.endpoints.remove(&name).unwrap_or(name);
