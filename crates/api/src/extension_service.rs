@@ -83,7 +83,7 @@ pub struct ExtensionServiceTarget {
     /// equal.
     #[serde(default, skip_serializing_if = "is_default")]
     #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 1_000_000)))]
-    pub weight: u32,
+    pub weight: i64,
 }
 
 open_enum! {
@@ -115,17 +115,22 @@ open_enum! {
 pub struct CircuitBreakerPolicy {
     /// The maximum number of connections from one Envoy.
     #[serde(default, skip_serializing_if = "is_default")]
-    pub max_connections: u32,
+    #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 4_294_967_295i64)))]
+    pub max_connections: i64,
     /// The maximum number of requests that wait for a connection.
     #[serde(default, skip_serializing_if = "is_default")]
-    pub max_pending_requests: u32,
+    #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 4_294_967_295i64)))]
+    pub max_pending_requests: i64,
     /// The maximum number of requests in progress.
     #[serde(default, skip_serializing_if = "is_default")]
-    pub max_requests: u32,
+    #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 4_294_967_295i64)))]
+    pub max_requests: i64,
     /// The maximum number of retries in progress.
     #[serde(default, skip_serializing_if = "is_default")]
-    pub max_retries: u32,
+    #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 4_294_967_295i64)))]
+    pub max_retries: i64,
     /// The maximum number of connections from one Envoy to one endpoint.
     #[serde(default, skip_serializing_if = "is_default")]
-    pub per_host_max_connections: u32,
+    #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 4_294_967_295i64)))]
+    pub per_host_max_connections: i64,
 }

@@ -14,7 +14,7 @@ use crate::http_proxy::{
 
 use super::{Check, at, each, each_of_some, ensure, known, optional, text};
 
-pub(crate) use policy::{load_balancer, timeouts};
+pub(crate) use policy::{load_balancer, timeouts, unsigned};
 
 // The maximum lengths of lists.
 const ROUTES: usize = 1024;
@@ -283,8 +283,11 @@ fn service(service: &HttpProxyService) -> Check {
     )
 }
 
-pub(super) fn weight(weight: u32) -> Check {
-    ensure(weight <= 1_000_000, "expected a weight of at most 1000000")
+pub(super) fn weight(weight: i64) -> Check {
+    ensure(
+        (0..=1_000_000).contains(&weight),
+        "expected a weight from 0 to 1000000",
+    )
 }
 
 /// Validation of endpoint certificates.

@@ -48,7 +48,7 @@ pub struct RetryPolicy {
         feature = "schema",
         schemars(length(max = 64), inner(range(min = 100, max = 599)))
     )]
-    pub retriable_status_codes: Vec<u32>,
+    pub retriable_status_codes: Vec<i64>,
 }
 
 impl RetryPolicy {

@@ -34,7 +34,8 @@ pub struct LocalRateLimitPolicy {
     pub unit: RateLimitUnit,
     /// The number of additional requests allowed in a short burst.
     #[serde(default, skip_serializing_if = "is_default")]
-    pub burst: u32,
+    #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 4_294_967_295i64)))]
+    pub burst: i64,
     /// The status code of responses to rejected requests; 429 by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(range(min = 400, max = 599)))]

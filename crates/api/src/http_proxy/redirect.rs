@@ -75,7 +75,8 @@ pub struct DirectResponsePolicy {
 pub struct InternalRedirectPolicy {
     /// The maximum number of redirects to follow for one request; 1 by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub max_internal_redirects: Option<u32>,
+    #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 4_294_967_295i64)))]
+    pub max_internal_redirects: Option<i64>,
     /// The status codes of redirects to follow; only 302 by default.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(feature = "schema", schemars(length(max = 5), extend("items" = {"type": "integer", "format": "int32", "enum": [301, 302, 303, 307, 308]})))]

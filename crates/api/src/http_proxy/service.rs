@@ -32,7 +32,7 @@ pub struct HttpProxyService {
     /// are equal. For a mirror, the percentage of requests that are copied; 0 means 100.
     #[serde(default, skip_serializing_if = "is_default")]
     #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 1_000_000)))]
-    pub weight: u32,
+    pub weight: i64,
     /// How the certificates of the endpoints are verified, if the protocol uses TLS. By default, they aren't verified.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub validation: Option<Box<UpstreamValidation>>,

@@ -142,10 +142,11 @@ pub(super) fn rate(
         }
         response_headers.push((header.name.to_string(), header.value.to_string()));
     }
+    let burst = findings.count(about, &format!("{field}.burst"), policy.burst);
     (findings.refusals() == before).then_some(RateLimit {
         requests: policy.requests,
         interval: Duration::from_secs(seconds),
-        burst: policy.burst,
+        burst,
         status,
         response_headers,
     })

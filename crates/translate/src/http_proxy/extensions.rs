@@ -273,7 +273,10 @@ fn declared(extension: &ExtensionService) -> Declared {
         health: None,
         slow_start: None,
         idle_timeout,
-        limits: spec.circuit_breaker_policy.as_ref().and_then(limits),
+        limits: spec
+            .circuit_breaker_policy
+            .as_ref()
+            .and_then(|policy| limits(policy, &mut findings)),
     });
     let cluster = (findings.refusals() == 0).then(|| ClusterKey {
         namespace: Arc::clone(namespace),
@@ -327,6 +330,7 @@ fn declarations(extension: &ExtensionService, findings: &mut Findings) -> Box<[D
             let message = "expected a port from 1 to 65535";
             findings.refuse(About::SERVICE, &format!("{field}.port"), message);
         }
+        let weight = findings.count(About::SERVICE, &format!("{field}.weight"), service.weight);
         let cluster = ClusterKey {
             namespace: Arc::clone(namespace),
             backend: BackendName::ServicePort {
@@ -343,20 +347,24 @@ fn declarations(extension: &ExtensionService, findings: &mut Findings) -> Box<[D
             weight: 0,
             field,
         });
-        entry.weight += service.weight.min(MAX_WEIGHT);
+        entry.weight += weight.min(MAX_WEIGHT);
     }
     by_cluster.into_values().collect()
 }
 
 /// Reads the connection limits; 0 means no limit.
-fn limits(policy: &CircuitBreakerPolicy) -> Option<ConnectionLimits> {
-    let limit = |limit: u32| (limit > 0).then_some(limit);
+fn limits(policy: &CircuitBreakerPolicy, findings: &mut Findings) -> Option<ConnectionLimits> {
+    let mut limit = |part: &str, limit| {
+        let field = format!("spec.circuitBreakerPolicy.{part}");
+        let limit = findings.count(About::SERVICE, &field, limit);
+        (limit > 0).then_some(limit)
+    };
     let limits = ConnectionLimits {
-        connections: limit(policy.max_connections),
-        pending: limit(policy.max_pending_requests),
-        requests: limit(policy.max_requests),
-        retries: limit(policy.max_retries),
-        connections_per_endpoint: limit(policy.per_host_max_connections),
+        connections: limit("maxConnections", policy.max_connections),
+        pending: limit("maxPendingRequests", policy.max_pending_requests),
+        requests: limit("maxRequests", policy.max_requests),
+        retries: limit("maxRetries", policy.max_retries),
+        connections_per_endpoint: limit("perHostMaxConnections", policy.per_host_max_connections),
     };
     (limits != ConnectionLimits::default()).then_some(limits)
 }

@@ -128,6 +128,15 @@ impl Findings {
         self.add(Finding::error(about, field, message));
     }
 
+    /// Reads a count, which Contour's CRDs don't bound.
+    pub(super) fn count(&mut self, about: About, field: &str, count: i64) -> u32 {
+        u32::try_from(count).unwrap_or_else(|_| {
+            let message = format!("{count} is not valid; use a number from 0 to {}", u32::MAX);
+            self.refuse(about, field, message);
+            0
+        })
+    }
+
     /// Adds a warning.
     pub(super) fn warn(&mut self, about: About, field: &str, message: impl AsRef<str>) {
         self.add(Finding::warning(about, field, message));

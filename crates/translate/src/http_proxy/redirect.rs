@@ -139,6 +139,7 @@ pub(super) fn internal(
         }
     };
     let max = policy.max_internal_redirects.unwrap_or(1);
+    let max = findings.count(About::ACTION, &format!("{field}.maxInternalRedirects"), max);
     (max > 0).then_some(InternalRedirects {
         max,
         codes,

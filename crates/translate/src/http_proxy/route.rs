@@ -303,6 +303,7 @@ fn forward(
         let policies = &service.cookie_rewrite_policies;
         let own_cookies = cookies::read(&field, policies, About::SERVICE_COOKIES, findings);
         let found = cluster.and_then(|key| services::target(reader, of, &field, &key, findings));
+        let weight = findings.count(About::SERVICE, &format!("{field}.weight"), service.weight);
         if service.mirror {
             copies += 1;
             if copies == 2 {
@@ -317,7 +318,7 @@ fn forward(
                                the mirror's own policies have no effect";
                 findings.warn(About::HEADERS, &field, message);
             }
-            let share = share(&field, service.weight, findings);
+            let share = share(&field, weight, findings);
             if let Some((Target::Cluster(cluster), _)) = found {
                 mirrors.push(Mirror { cluster, share });
             }
@@ -330,7 +331,7 @@ fn forward(
         cookies_of_targets.push(cookies::merged(cookies, own_cookies));
         targets.push(WeightedTarget {
             target,
-            weight: service.weight,
+            weight,
             request_headers: request.headers,
             response_headers: response.headers,
             host_rewrite: literal(request.host),

@@ -140,7 +140,7 @@ pub(super) fn read(
         let Some(key) = cluster else {
             continue;
         };
-        let weight = service.weight;
+        let weight = findings.count(About::TCP, &format!("{field}.weight"), service.weight);
         let add = |list: &mut Vec<WeightedBackend>, target| {
             list.push(WeightedBackend { target, weight });
         };

@@ -32,7 +32,7 @@ pub(super) fn retry(policy: &RetryPolicy) -> Check {
     each("retryOn", &policy.retry_on, 16, |word| {
         one_of(word, RetryOn::KNOWN)
     })?;
-    let code = |code: &u32| in_range((*code).into(), 100..=599);
+    let code = |code: &i64| in_range(*code, 100..=599);
     each(
         "retriableStatusCodes",
         &policy.retriable_status_codes,
@@ -130,6 +130,7 @@ fn local(policy: &LocalRateLimitPolicy) -> Check {
         ensure(policy.requests > 0, "expected at least 1"),
     )?;
     known("unit", Some(&policy.unit), RateLimitUnit::KNOWN)?;
+    at("burst", unsigned(policy.burst))?;
     optional(
         "responseStatusCode",
         policy.response_status_code.as_ref(),
@@ -208,6 +209,8 @@ pub(super) fn direct_response(policy: &DirectResponsePolicy) -> Check {
 }
 
 pub(super) fn internal_redirect(policy: &InternalRedirectPolicy) -> Check {
+    let max = policy.max_internal_redirects;
+    at("maxInternalRedirects", unsigned(max.unwrap_or_default()))?;
     each(
         "redirectResponseCodes",
         &policy.redirect_response_codes,
@@ -230,6 +233,11 @@ pub(super) fn jwt(policy: &JwtVerificationPolicy) -> Check {
 
 fn one_of(word: &RetryOn, words: &[&str]) -> Check {
     crate::check::known_word(word.as_str(), words)
+}
+
+/// A number that Envoy has in 32 bits.
+pub(crate) fn unsigned(number: i64) -> Check {
+    in_range(number, 0..=u32::MAX.into())
 }
 
 fn in_range(number: i64, range: RangeInclusive<i64>) -> Check {

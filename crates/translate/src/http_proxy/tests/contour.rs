@@ -124,3 +124,68 @@ fn extension_services_of_both_groups_are_called() {
             .starts_with("False\nerror SpecError Superseded")
     );
 }
+
+/// Contour's CRDs admit these, so an API server sends them.
+#[test]
+fn numbers_that_contour_does_not_bound_are_reported() {
+    let service = "name: one, port: 80";
+    for (proxy, field) in [
+        (
+            format!("routes: [{{services: [{{{service}, weight: 9223372036854775807}}]}}]"),
+            "spec.routes[0].services[0].weight",
+        ),
+        (
+            format!("tcpproxy: {{services: [{{{service}, weight: 4294967296}}]}}"),
+            "spec.tcpproxy.services[0].weight",
+        ),
+        (
+            format!(
+                "routes: [{{services: [{{{service}}}], internalRedirectPolicy: {{maxInternalRedirects: -1}}}}]"
+            ),
+            "spec.routes[0].internalRedirectPolicy.maxInternalRedirects",
+        ),
+        (
+            format!(
+                "routes: [{{services: [{{{service}}}], retryPolicy: {{retriableStatusCodes: [-1]}}}}]"
+            ),
+            "spec.routes[0].retryPolicy.retriableStatusCodes[0]",
+        ),
+        (
+            format!(
+                "routes: [{{services: [{{{service}}}], rateLimitPolicy: {{local: {{requests: 1, unit: second, burst: -1}}}}}}]"
+            ),
+            "spec.routes[0].rateLimitPolicy.local.burst",
+        ),
+    ] {
+        let mut world = World::new();
+        world.put(&theirs(
+            "a",
+            &format!("{{virtualhost: {{fqdn: a.com}}, {proxy}}}"),
+        ));
+        let status = status(&world, Kind::ContourHTTPProxy, "a");
+        assert!(status.contains(&format!("{field}: ")), "{field}: {status}");
+    }
+    for (part, field) in [
+        (
+            "services: [{name: one, port: 80, weight: -1}]",
+            "spec.services[0].weight",
+        ),
+        (
+            "services: [{name: one, port: 80}], circuitBreakerPolicy: {maxConnections: -1, maxPendingRequests: -1, \
+             maxRequests: -1, maxRetries: -1, perHostMaxConnections: -1}",
+            "spec.circuitBreakerPolicy.perHostMaxConnections",
+        ),
+    ] {
+        let mut world = World::new();
+        world.put(&format!(
+            "{{apiVersion: projectcontour.io/v1alpha1, kind: ExtensionService, \
+             metadata: {{name: a, namespace: shop}}, spec: {{{part}}}}}"
+        ));
+        let status =
+            world.extension_of(&ObjectKey::new(Kind::ContourExtensionService, "shop", "a"));
+        assert!(
+            status.contains(&format!("{field}: -1 is not valid")),
+            "{field}: {status}"
+        );
+    }
+}
