@@ -6,7 +6,7 @@ use sesame_api::HeadersPolicy;
 use sesame_model::{HeaderChanges, HeaderLists};
 
 use super::findings::{About, Findings};
-use super::operators::{self, HeaderText, Names};
+use super::operators::{self, HeaderText, MAX_REFERENCES, Names};
 use super::text::is_authority;
 use crate::shared::headers::check_name;
 
@@ -50,6 +50,7 @@ pub(super) fn read(
     };
     let mut lists = HeaderLists::default();
     let mut seen = BTreeSet::new();
+    let mut references = 0;
     for (index, header) in policy.set.iter().enumerate() {
         let field = format!("{field}.set[{index}]");
         let name = header.name.to_ascii_lowercase();
@@ -83,8 +84,21 @@ pub(super) fn read(
         let name = header.name.to_string();
         match value {
             HeaderText::Plain(value) => lists.set.push((name, value)),
-            HeaderText::Computed(value) => lists.computed.push((name, value)),
+            HeaderText::Computed {
+                value,
+                references: more,
+            } => {
+                references += more;
+                lists.computed.push((name, value));
+            }
         }
+    }
+    if references > MAX_REFERENCES {
+        let message = format!(
+            "has {references} references such as %REQ(name)%; at most {MAX_REFERENCES} are allowed, since each can be \
+             replaced by a long value"
+        );
+        findings.refuse(About::HEADERS, &format!("{field}.set"), message);
     }
     for (index, header) in policy.remove.iter().enumerate() {
         let field = format!("{field}.remove[{index}]");
@@ -152,9 +166,25 @@ mod tests {
         assert_eq!(changes.headers.set, [("X-A".into(), "5%".into())]);
         assert_eq!(
             changes.headers.computed,
-            [("x-b".into(), "%REQ(x-c)%".into())]
+            [("x-b".into(), "%REQ(x-c):8192%".into())]
         );
         assert_eq!(changes.headers.remove, ["x-d"]);
+    }
+
+    #[test]
+    fn references_are_counted() {
+        let policy = |references: usize| {
+            let one = |number| format!("{{name: x-{number}, value: '%REQ(a)%-%REQ(b)%'}}");
+            let all: Vec<_> = (0..references / 2).map(one).collect();
+            read_policy(&format!("set: [{}]", all.join(",")), Place::Response).1
+        };
+        assert!(policy(32).is_empty());
+        let errors = policy(34);
+        assert_eq!(errors.len(), 1);
+        assert!(
+            errors[0].starts_with("f.set: has 34 references"),
+            "{errors:?}"
+        );
     }
 
     #[test]

@@ -3,6 +3,8 @@
 //! Only some of Envoy's command operators are allowed, since the rest could expose data that a tenant must not see. All
 //! other percent signs are literal.
 
+use std::fmt::Write as _;
+
 use super::text::{MAX_TEXT, check_value};
 
 /// The allowed operators without arguments.
@@ -47,13 +49,18 @@ pub(super) struct Names<'a> {
 /// bytes; the percent signs in a plain value are doubled later.
 const MAX_EXPANDED: usize = 2 * MAX_TEXT;
 
+/// The length in bytes after which Envoy cuts off the value of a header that replaces a reference.
+const MAX_HEADER: usize = 8_192;
+/// The maximum number of references in the values of a policy, so that a request doesn't become many times as large.
+pub(super) const MAX_REFERENCES: usize = 32;
+
 /// The value of a header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum HeaderText {
     /// Sent unchanged.
     Plain(String),
     /// Contains references that Envoy replaces; all other percent signs are doubled.
-    Computed(String),
+    Computed { value: String, references: usize },
 }
 
 /// Reads the value of a header.
@@ -63,7 +70,10 @@ pub(super) enum HeaderText {
 pub(super) fn read(value: &str, names: Names<'_>) -> Result<HeaderText, String> {
     check_value(value)?;
     let text = expanded(value, names);
-    let (HeaderText::Plain(expanded) | HeaderText::Computed(expanded)) = &text;
+    let (HeaderText::Plain(expanded)
+    | HeaderText::Computed {
+        value: expanded, ..
+    }) = &text;
     match expanded.len() > MAX_EXPANDED {
         true => Err(format!(
             "is longer than {MAX_EXPANDED} bytes after its operators are expanded; use a shorter value"
@@ -75,6 +85,7 @@ pub(super) fn read(value: &str, names: Names<'_>) -> Result<HeaderText, String> 
 fn expanded(value: &str, names: Names<'_>) -> HeaderText {
     let mut plain = String::with_capacity(value.len());
     let mut computed = None;
+    let mut references = 0;
     let mut rest = value;
     while let Some(start) = rest.find('%') {
         let (literal, from) = rest.split_at(start);
@@ -87,9 +98,12 @@ fn expanded(value: &str, names: Names<'_>) -> HeaderText {
             rest = &inner[reference.len() + 1..];
         } else if is_operator(reference) {
             let computed = computed.get_or_insert_with(|| plain.replace('%', "%%"));
-            computed.push('%');
-            computed.push_str(reference);
-            computed.push('%');
+            references += 1;
+            // Writing to a string can't fail.
+            let _ = match argument(reference) {
+                Some(_) => write!(computed, "%{reference}:{MAX_HEADER}%"),
+                None => write!(computed, "%{reference}%"),
+            };
             rest = &inner[reference.len() + 1..];
         } else {
             push(&mut plain, &mut computed, "%");
@@ -98,7 +112,7 @@ fn expanded(value: &str, names: Names<'_>) -> HeaderText {
     }
     push(&mut plain, &mut computed, rest);
     match computed {
-        Some(computed) => HeaderText::Computed(computed),
+        Some(value) => HeaderText::Computed { value, references },
         None => HeaderText::Plain(plain),
     }
 }
@@ -154,7 +168,10 @@ mod tests {
     }
 
     fn computed(text: &str) -> HeaderText {
-        HeaderText::Computed(text.to_owned())
+        HeaderText::Computed {
+            value: text.to_owned(),
+            references: 1,
+        }
     }
 
     #[test]
@@ -167,7 +184,7 @@ mod tests {
             ("%START_TIME%", plain("%START_TIME%")),
             ("%REQ(:path)%", plain("%REQ(:path)%")),
             ("%REQ(a b)%", plain("%REQ(a b)%")),
-            ("%REQ(x-id)%", computed("%REQ(x-id)%")),
+            ("%REQ(x-id)%", computed("%REQ(x-id):8192%")),
             ("5% %HOSTNAME% 6%", computed("5%% %HOSTNAME% 6%%")),
             ("%%HOSTNAME%", computed("%%%HOSTNAME%")),
             ("%a%PROTOCOL%b%", computed("%%a%PROTOCOL%b%%")),
