@@ -11,7 +11,7 @@ use prost::Message;
 use prost_types::{FileDescriptorProto, FileDescriptorSet};
 
 /// Files with messages that are resources or are packed into an `Any`. Their imports are included.
-const FILES: [&str; 50] = [
+const FILES: [&str; 52] = [
     "envoy/config/bootstrap/v3/bootstrap.proto",
     "envoy/config/cluster/v3/cluster.proto",
     "envoy/config/endpoint/v3/endpoint.proto",
@@ -23,6 +23,7 @@ const FILES: [&str; 50] = [
     "envoy/extensions/compression/brotli/compressor/v3/brotli.proto",
     "envoy/extensions/compression/gzip/compressor/v3/gzip.proto",
     "envoy/extensions/compression/zstd/compressor/v3/zstd.proto",
+    "envoy/extensions/filters/http/cdn_loop/v3/cdn_loop.proto",
     "envoy/extensions/filters/http/composite/v3/composite.proto",
     "envoy/extensions/filters/http/compressor/v3/compressor.proto",
     "envoy/extensions/filters/http/cors/v3/cors.proto",
@@ -48,6 +49,7 @@ const FILES: [&str; 50] = [
     "envoy/extensions/http/early_header_mutation/header_mutation/v3/header_mutation.proto",
     "envoy/extensions/http/stateful_session/cookie/v3/cookie.proto",
     "envoy/extensions/http/stateful_session/header/v3/header.proto",
+    "envoy/extensions/internal_redirect/allow_listed_routes/v3/allow_listed_routes_config.proto",
     "envoy/extensions/internal_redirect/previous_routes/v3/previous_routes_config.proto",
     "envoy/extensions/internal_redirect/safe_cross_scheme/v3/safe_cross_scheme_config.proto",
     "envoy/extensions/matching/common_inputs/network/v3/network_inputs.proto",

@@ -41,6 +41,7 @@ mod proxy_defaults;
 mod proxy_fallback;
 mod proxy_hosts;
 mod proxy_paths;
+mod proxy_redirects;
 mod proxy_services;
 mod proxy_tcp;
 mod proxy_tokens;

@@ -33,11 +33,11 @@ fn proxy(name: &str, validation: &str) -> String {
     )
 }
 
-fn validated(name: &str, fields: &str) -> String {
+pub(crate) fn validated(name: &str, fields: &str) -> String {
     proxy(name, &format!(", clientValidation: {{{fields}}}"))
 }
 
-fn front() -> String {
+pub(crate) fn front() -> String {
     let front = Identity::self_signed(&["*.example.com"]).expect("a certificate");
     certificate("front", &front)
 }

@@ -10,6 +10,7 @@
 use std::time::Duration;
 
 use envoy_types::pb::envoy::config::core::v3 as core;
+use envoy_types::pb::envoy::extensions::filters::http::cdn_loop::v3::CdnLoopConfig;
 use envoy_types::pb::envoy::extensions::filters::http::composite::v3::Composite;
 use envoy_types::pb::envoy::extensions::filters::http::cors::v3::Cors;
 use envoy_types::pb::envoy::extensions::filters::http::lua::v3::Lua;
@@ -60,6 +61,11 @@ pub(crate) const STREAM_IDLE: Duration = Duration::from_secs(60 * 60);
 
 /// Timeout for receiving a request's headers.
 const REQUEST_HEADERS: Duration = Duration::from_secs(10);
+
+/// The number of Envoys that a request may pass, of this fleet and others, before an Envoy responds with 502: backends
+/// may lead back to the fleet, and with mirrors a request would become two at each pass. A redirect that Envoy follows
+/// counts as a pass.
+const MAX_PASSES: u32 = sesame_model::MAX_INTERNAL_REDIRECTS;
 
 /// HTTP/2 limits per connection, from Envoy's best practices for edge proxies.
 const STREAMS: u32 = 100;
@@ -291,7 +297,16 @@ fn filters(settings: &ListenerSettings) -> Vec<pb::HttpFilter> {
         ),
     ];
     let of_routes = of_routes.into_iter().chain(with_context).chain(last);
-    compression.chain(of_hosts).chain(of_routes).collect()
+    let loops = CdnLoopConfig {
+        cdn_id: "sesame".to_owned(),
+        max_allowed_occurrences: MAX_PASSES,
+    };
+    [filter("envoy.filters.http.cdn_loop", loops, false)]
+        .into_iter()
+        .chain(compression)
+        .chain(of_hosts)
+        .chain(of_routes)
+        .collect()
 }
 
 fn filter<M: Message + Name>(name: &str, config: M, disabled: bool) -> pb::HttpFilter {

@@ -79,8 +79,8 @@ pub use route::{
     TextMatch, TextPosition, ValueMatch, VirtualHost, VirtualHostKey, WeightedTarget,
 };
 pub use route_policy::{
-    CookieChange, CrossScheme, ForwardOptions, HashOf, HashPolicy, InternalRedirects, Rate,
-    RateLimit, RoutePolicy, SourceFilter, SourceRange,
+    CookieChange, CrossScheme, ForwardOptions, HashOf, HashPolicy, InternalRedirects,
+    MAX_INTERNAL_REDIRECTS, Rate, RateLimit, RoutePolicy, SourceFilter, SourceRange,
 };
 pub use tls::{
     Certificate, CertificateKey, TlsPolicyKey, TlsVersion, TlsVersions, TrustBundle, TrustBundleKey,

@@ -21,6 +21,10 @@ pub struct ForwardOptions {
     pub cookies: Box<[Arc<[CookieChange]>]>,
 }
 
+/// The maximum number of redirects that Envoy follows for a request. Each counts as a pass of an Envoy, and the passes of
+/// a request are limited, so that it can't go round in a circle.
+pub const MAX_INTERNAL_REDIRECTS: u32 = 3;
+
 /// Changes to the attributes of a cookie that a response sets (RFC 6265, section 4.1). `None` leaves an attribute
 /// unchanged.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -118,6 +118,7 @@ fn packed_filters_of_listeners_are_expanded() {
     assert_eq!(
         filters,
         [
+            ("envoy.filters.http.cdn_loop", false),
             ("auth.listener.0", true),
             ("auth.listener.1", true),
             ("auth.listener.2", true),

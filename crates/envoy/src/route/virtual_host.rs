@@ -16,7 +16,7 @@ use super::headers::{changes, in_order};
 use super::matching::{differs, exact, matches_regex, matching, present};
 use super::redirect::{Origin, redirect};
 use super::tree::Tree;
-use super::{auth, cookies, cors, forward, global_rate, jwt, parts, policy, session};
+use super::{auth, cookies, cors, forward, global_rate, jwt, options, parts, policy, session};
 use crate::{hcm, names, shard};
 
 /// The virtual host for a domain. `visible_port` maps a port in the Gateway's spec to the port that clients see, which
@@ -74,6 +74,8 @@ pub(super) struct Frame {
     checks: usize,
     /// Whether the host has a rate limit.
     limited: bool,
+    /// Whether Envoy follows redirects of the host's backends.
+    redirects: bool,
 }
 
 impl Frame {
@@ -83,6 +85,7 @@ impl Frame {
             fallback: host.fallback,
             checks: host.auth.len(),
             limited: host.rate.is_some(),
+            redirects: host.routes.iter().any(|route| options::redirects(route)),
         }
     }
 }
@@ -114,6 +117,11 @@ pub(super) fn envoys(
         let policy = route.policy.as_deref();
         if frame.limited && policy.is_none_or(|policy| policy.rate.is_none()) {
             found.iter_mut().for_each(without_rate);
+        }
+        if frame.redirects {
+            found
+                .iter_mut()
+                .for_each(|route| options::within_host(route, &key.domain));
         }
         out.append(&mut found);
     }

@@ -5,7 +5,8 @@ use sesame_api::{
     RequestRedirectPolicy,
 };
 use sesame_model::{
-    Action, CrossScheme, DirectResponse, InternalRedirects, PathRewrite, Redirect, RedirectPort,
+    Action, CrossScheme, DirectResponse, InternalRedirects, MAX_INTERNAL_REDIRECTS, PathRewrite,
+    Redirect, RedirectPort,
 };
 
 use super::findings::{About, Findings};
@@ -139,9 +140,14 @@ pub(super) fn internal(
         }
     };
     let max = policy.max_internal_redirects.unwrap_or(1);
-    let max = findings.count(About::ACTION, &format!("{field}.maxInternalRedirects"), max);
+    let of_max = format!("{field}.maxInternalRedirects");
+    let max = findings.count(About::ACTION, &of_max, max);
+    if max > MAX_INTERNAL_REDIRECTS {
+        let message = format!("{max} is too many; {MAX_INTERNAL_REDIRECTS} are followed");
+        findings.warn(About::ACTION, &of_max, message);
+    }
     (max > 0).then_some(InternalRedirects {
-        max,
+        max: max.min(MAX_INTERNAL_REDIRECTS),
         codes,
         cross_scheme,
         deny_repeated: policy.deny_repeated_route_redirect,

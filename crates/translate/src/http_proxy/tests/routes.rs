@@ -244,6 +244,10 @@ fn backends_redirects_are_followed_if_the_policy_says_so() {
     );
     assert!(found.deny_repeated);
     assert_eq!(internal("{maxInternalRedirects: 0}"), None);
+    let (_, status) = outcome(
+        "[{services: [{name: one, port: 80}], internalRedirectPolicy: {maxInternalRedirects: 4}}]",
+    );
+    assert!(status.contains("4 is too many; 3 are followed"), "{status}");
 }
 
 #[test]
