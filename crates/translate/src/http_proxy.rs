@@ -209,6 +209,20 @@ pub(crate) fn stages(b: &mut Builder, inputs: &Inputs, read: Read, sources: Sour
             tree.map_or_else(Vec::new, |tree| inclusions(&tree, root))
         },
     );
+    let by_included = b.index(included, "included http_proxies", |(proxy, _), _| {
+        vec![proxy.clone()]
+    });
+    let left_out = b.derive(
+        "http_proxy of many roots",
+        by_included,
+        move |reader, key: &ObjectKey| {
+            includes::roots::left_out(reader, by_included, links, roots, key)
+        },
+    );
+    let is_left_out = move |reader: &mut Reader<'_>, (proxy, root): &Inclusion| {
+        let roots = reader.get(left_out, proxy);
+        roots.is_some_and(|roots| roots.contains(root))
+    };
     let placed = b.derive(
         "http_proxy routes",
         included,
@@ -218,7 +232,10 @@ pub(crate) fn stages(b: &mut Builder, inputs: &Inputs, read: Read, sources: Sour
             let host = reader.get(hosts, &key.1)?;
             let https = reader.get(settings, &())?.ingress.ports.https;
             let visits = &included.visits;
-            Some(rules::of_included(&fragment, visits, &host, https))
+            Some(match is_left_out(reader, key) {
+                true => rules::dead_ends(visits, &host, https),
+                false => rules::of_included(&fragment, visits, &host, https),
+            })
         },
     );
     let affected = b.derive(
@@ -232,6 +249,9 @@ pub(crate) fn stages(b: &mut Builder, inputs: &Inputs, read: Read, sources: Sour
             let (routes, visits) = (&fragment.routes, &included.visits);
             let mut findings = rules::findings(routes, (&key.1, &host), visits, &placed);
             findings.extend(included.findings.iter().cloned());
+            if is_left_out(reader, key) {
+                findings.push(rules::left_out(&key.1));
+            }
             (!findings.is_empty()).then_some(findings)
         },
     );
@@ -344,9 +364,7 @@ pub(crate) fn stages(b: &mut Builder, inputs: &Inputs, read: Read, sources: Sour
         owners,
         roots,
         hosts,
-        by_included: b.index(included, "included http_proxies", |(proxy, _), _| {
-            vec![proxy.clone()]
-        }),
+        by_included,
         by_affected: b.index(affected, "http_proxies with errors", |(proxy, _), _| {
             vec![proxy.clone()]
         }),

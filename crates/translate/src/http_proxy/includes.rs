@@ -4,6 +4,7 @@
 //! HTTPProxies that the walk visits, each with the conditions on the path to it, and findings about inclusions.
 
 mod budget;
+pub(super) mod roots;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;

@@ -17,7 +17,7 @@ use super::findings::{About, Finding, Findings};
 use super::fragment::Fragment;
 use super::global_rate::Limits;
 use super::host::{Host, Root};
-use super::includes::{Tree, Visit};
+use super::includes::{Tree, Visit, roots};
 use super::jwt::Required;
 use super::rewrite::Variant;
 use super::route::{self, OwnRoute, Plan, UNAVAILABLE};
@@ -79,6 +79,27 @@ pub(super) fn of_included(
         std::mem::take(&mut out.placed)
     });
     visits.collect()
+}
+
+/// The routes of an HTTPProxy that is left out of a root's tree.
+pub(super) fn dead_ends(visits: &[Arc<Conditions>], host: &Host, https: u16) -> Vec<Placed> {
+    let mut out = Rules::new(host, https);
+    let visits = visits.iter().map(|conditions| {
+        out.answer(conditions, DEAD_END, false);
+        std::mem::take(&mut out.placed)
+    });
+    visits.collect()
+}
+
+/// The finding about an HTTPProxy that is left out of a root's tree.
+pub(super) fn left_out(root: &ObjectKey) -> Finding {
+    let message = format!(
+        "more than {} MiB for all HTTPProxies with a virtualhost that include this one; requests that it would serve for \
+         HTTPProxy {} get 502; shorten the routes, or divide this HTTPProxy so that fewer include all of it",
+        roots::LIMIT / 1024 / 1024,
+        root.namespaced_name()
+    );
+    Finding::error(About::LIMIT, "spec.routes", message)
 }
 
 /// The rules of a root: the routes of the HTTPProxies in its tree, in order. `by_root` has the routes of each HTTPProxy.

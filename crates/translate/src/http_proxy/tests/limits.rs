@@ -134,6 +134,45 @@ fn routes_are_not_repeated_without_limit() {
 }
 
 #[test]
+fn many_roots_do_not_repeat_large_routes() {
+    let long = "a".repeat(4_000);
+    let headers: String = (0..40)
+        .map(|n| format!("{{name: x-{n}, value: {long}}}, "))
+        .collect();
+    let child = format!(
+        "routes: [{{services: [{{name: one, port: 80}}], requestHeadersPolicy: {{set: [{headers}]}}}}]"
+    );
+    let mut world = World::with(&[("child", &child), ("small", ROUTE)]);
+    for n in 10..75 {
+        let root = format!(
+            "virtualhost: {{fqdn: {n}.com}}\nincludes: [{{name: child, conditions: [{{prefix: /c}}]}}, {{name: small}}]"
+        );
+        world.proxy(&format!("root-{n}"), &root);
+    }
+    let served = |world: &World, n: u32| {
+        world
+            .routes(80, &format!("{n}.com"))
+            .contains("^ /c -> shop/one:80\n")
+    };
+    assert!(served(&world, 10) && served(&world, 72));
+    let left_out = "^ /c -> 502\n/ / -> shop/one:80\n";
+    assert_eq!(world.routes(80, "74.com"), left_out);
+    let status = world.status("child");
+    assert!(
+        status.contains("for HTTPProxy shop/root-74 get 502"),
+        "{status}"
+    );
+    assert!(!status.contains("root-72"), "{status}");
+
+    world.remove("root-10");
+    assert!(served(&world, 73));
+    assert_eq!(world.routes(80, "74.com"), left_out);
+    world.remove("root-11");
+    assert!(served(&world, 74));
+    assert_eq!(world.status("child"), "valid\n");
+}
+
+#[test]
 fn settings_of_a_host_count_for_each_route() {
     let origins = (0..64).map(|n| format!("https://{n}.{}.com", "a".repeat(1_000)));
     let cors = format!(

@@ -1,0 +1,51 @@
+//! The limit on the routes of an HTTPProxy for all roots that include it. Each root has a copy of them.
+//!
+//! In: the roots that include an HTTPProxy. Out: the newest ones, for which it is left out.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use sesame_api::ObjectKey;
+use sesame_engine::{Index, Reader, Table};
+
+use super::Links;
+use crate::http_proxy::host::Root;
+use crate::http_proxy::{Included, Inclusion};
+
+/// The maximum size of an HTTPProxy's routes for all roots, in bytes.
+pub(in crate::http_proxy) const LIMIT: usize = 16 * 1024 * 1024;
+
+/// The size of a short route with everything that Sesame adds to it, in bytes.
+const EACH: usize = 256;
+
+/// The roots for which an HTTPProxy is left out; `None` if there are none.
+pub(in crate::http_proxy) fn left_out(
+    reader: &mut Reader<'_>,
+    by_included: Index<Inclusion, Included, ObjectKey>,
+    links: Table<ObjectKey, Links>,
+    roots: Table<ObjectKey, Root>,
+    proxy: &ObjectKey,
+) -> Option<BTreeSet<ObjectKey>> {
+    let links = reader.get(links, proxy)?;
+    let once = links.bytes + links.routes * EACH;
+    let included = reader.by(by_included, proxy);
+    let size = |included: &Arc<Included>| included.visits.len() * once;
+    if included.iter().map(|(_, one)| size(one)).sum::<usize>() <= LIMIT {
+        return None;
+    }
+    let mut by_age: Vec<_> = included
+        .iter()
+        .map(|((_, root), one)| (reader.get(roots, root), root, size(one)))
+        .collect();
+    by_age.sort_by(|(a, ..), (b, ..)| {
+        let seniority = |root: &Option<Arc<Root>>| root.as_ref().map(|root| root.seniority.clone());
+        seniority(a).cmp(&seniority(b))
+    });
+    let mut left = LIMIT;
+    let exceeding = by_age.into_iter().filter(|(_, _, size)| {
+        let fits = *size <= left;
+        left -= if fits { *size } else { 0 };
+        !fits
+    });
+    Some(exceeding.map(|(_, root, _)| root.clone()).collect())
+}
