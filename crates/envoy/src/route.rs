@@ -28,9 +28,7 @@ pub(crate) use cookies::changes_cookies;
 pub(crate) use parts::{PartKey, may_have_parts, parts, tree};
 pub(crate) use policy::no_rate;
 pub(crate) use tree::Outline;
-pub(crate) use virtual_host::{
-    reserved, scope, script, shard_tail, table_head, table_tail, unavailable, without_routes,
-};
+pub(crate) use virtual_host::{reserved, scope, script, table_tail, unavailable, without_routes};
 pub use virtual_host::{route_table, virtual_host};
 
 #[cfg(test)]

@@ -14,9 +14,7 @@ use envoy_types::pb::envoy::config::common::mutation_rules::v3::{HeaderMutation,
 use envoy_types::pb::envoy::config::core::v3 as core;
 use envoy_types::pb::envoy::config::route::v3::route::Action;
 use envoy_types::pb::envoy::config::route::v3::route_action::ClusterSpecifier;
-use envoy_types::pb::envoy::config::route::v3::{
-    Route, RouteAction, RouteConfiguration, VirtualHost, WeightedCluster,
-};
+use envoy_types::pb::envoy::config::route::v3::{Route, RouteAction, VirtualHost, WeightedCluster};
 use envoy_types::pb::envoy::extensions::access_loggers::stream::v3::StdoutAccessLog;
 use envoy_types::pb::envoy::extensions::filters::common::set_filter_state::v3::{
     FilterStateValue, filter_state_value,
@@ -127,12 +125,10 @@ pub(crate) fn renamed_secret(secret: &Bytes, name: &str) -> Bytes {
 /// A route table as the bytes of a `google.protobuf.Any`, joined from encoded parts with one allocation and one copy.
 pub(crate) fn join_table<'a>(
     name: &str,
-    head: &[u8],
     hosts: impl Iterator<Item = &'a HostBytes> + Clone,
     tail: &[u8],
 ) -> Bytes {
     let value: usize = delimited_len(TABLE_NAME, name.len())
-        + head.len()
         + tail.len()
         + hosts
             .clone()
@@ -141,23 +137,12 @@ pub(crate) fn join_table<'a>(
     let mut out = BytesMut::with_capacity(any_len(crate::names::ROUTES, value));
     any_head(crate::names::ROUTES, value, &mut out);
     delimited(TABLE_NAME, name.as_bytes(), &mut out);
-    out.put_slice(head);
     for host in hosts {
         delimited_head(TABLE_VIRTUAL_HOSTS, host.len(), &mut out);
         host.pieces().iter().for_each(|piece| out.put_slice(piece));
     }
     out.put_slice(tail);
     out.freeze()
-}
-
-/// The bytes of a route table.
-pub(crate) fn table(mut table: RouteConfiguration) -> Vec<u8> {
-    let hosts = std::mem::take(&mut table.virtual_hosts);
-    let mut out = table.encode_to_vec();
-    for host in hosts {
-        delimited(TABLE_VIRTUAL_HOSTS, &virtual_host(host), &mut out);
-    }
-    out
 }
 
 /// The bytes of a virtual host.

@@ -21,7 +21,7 @@ use super::form::{Form, MAX_FORMER, Sizes};
 use super::held::Part;
 use super::listeners::{only_settings_differ, uses};
 use super::on_demand::OnDemand;
-use crate::route::{changes_cookies, reserved, scope, script, shard_tail, table_head, table_tail};
+use crate::route::{changes_cookies, reserved, scope, script, table_tail};
 use crate::shard::{SHARDS, is_everywhere, shard};
 use crate::{Encoded, HostBytes, Inputs, Sharding, names, wire};
 
@@ -32,11 +32,9 @@ const EVERYWHERE: u32 = SHARDS;
 #[derive(Debug)]
 pub(super) struct Tables {
     pub(super) sharding: Sharding,
-    /// The bytes after a whole table's hosts.
+    /// The bytes after the hosts of a table or shard.
     tail: Bytes,
-    /// The bytes after a shard's hosts.
-    shard_tail: Bytes,
-    /// The bytes after either tail if one of the hosts changes cookies.
+    /// The bytes after the tail if one of the hosts changes cookies.
     script: Bytes,
     pub(super) tables: BTreeMap<RouteTableKey, Table>,
     /// Numbers of hosts that were held or released since the last commit.
@@ -84,7 +82,6 @@ impl Tables {
         Self {
             sharding,
             tail: table_tail().encode_to_vec().into(),
-            shard_tail: shard_tail().encode_to_vec().into(),
             script: script().encode_to_vec().into(),
             tables: BTreeMap::new(),
             held_changes: BTreeSet::new(),
@@ -415,14 +412,9 @@ impl Table {
         // Sorted within each number, so the sort merges runs.
         hosts.sort_by_key(|(domain, _)| *domain);
         let hosts = hosts.iter().map(|(_, host)| *host);
-        let tail = match form {
-            Form::WHOLE => &tables.tail,
-            _ => &tables.shard_tail,
-        };
         let script: &[u8] = if scripted { &tables.script } else { &[] };
-        let tail = [tail, script].concat();
-        let head = wire::table(table_head(table));
-        Some(wire::join_table(name, &head, hosts, &tail))
+        let tail = [&tables.tail, script].concat();
+        Some(wire::join_table(name, hosts, &tail))
     }
 
     fn is_empty(&self) -> bool {

@@ -219,8 +219,6 @@ fn shards<'a>(
         let hosts = hosts.iter().filter(|(host, _)| here(&host.name));
         let mut table = joined(key, &row, hosts);
         table.name.clone_from(&name);
-        let shard = "x-sesame-shard".to_owned();
-        table.request_headers_to_remove.push(shard);
         let scope = wire::resource(&crate::route::scope(&name, &name));
         [
             ((key.fleet.clone(), names::SCOPE, name.clone()), scope),

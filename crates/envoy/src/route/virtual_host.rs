@@ -154,7 +154,6 @@ pub fn route_table(
     pb::RouteConfiguration {
         name: names::routes(key),
         virtual_hosts: sorted.into_values().collect(),
-        request_headers_to_remove: table_head(table).request_headers_to_remove,
         typed_per_filter_config: match scripted {
             true => script().typed_per_filter_config,
             false => HashMap::new(),
@@ -163,37 +162,22 @@ pub fn route_table(
     }
 }
 
-/// The fields of a table before its hosts, without the name.
-pub(crate) fn table_head(table: &RouteTable) -> pb::RouteConfiguration {
-    let listener = table.secure.then(|| hcm::LISTENER_HEADER.to_owned());
-    pb::RouteConfiguration {
-        request_headers_to_remove: listener.into_iter().collect(),
-        ..Default::default()
-    }
-}
-
-/// The fields of a table after its hosts, the same for all tables.
+/// The fields of a table after its hosts, the same for all tables and shards. Envoy sets one or both of the headers, or
+/// a client did.
 pub(crate) fn table_tail() -> pb::RouteConfiguration {
     pb::RouteConfiguration {
+        request_headers_to_remove: vec![hcm::LISTENER_HEADER.to_owned(), shard::HEADER.to_owned()],
         ignore_port_in_host_matching: true,
         most_specific_header_mutations_wins: true,
         ..Default::default()
     }
 }
 
-/// The field after a table's or shard's tail if one of its hosts changes cookies.
+/// The field after a table's tail if one of its hosts changes cookies.
 pub(crate) fn script() -> pb::RouteConfiguration {
     pb::RouteConfiguration {
         typed_per_filter_config: [(hcm::COOKIES.to_owned(), cookies::script())].into(),
         ..Default::default()
-    }
-}
-
-/// The fields of a shard after its hosts.
-pub(crate) fn shard_tail() -> pb::RouteConfiguration {
-    pb::RouteConfiguration {
-        request_headers_to_remove: vec![shard::HEADER.to_owned()],
-        ..table_tail()
     }
 }
 

@@ -26,6 +26,7 @@ use crate::configuration::client_certificate;
 use crate::inputs::Inputs;
 use crate::shared::authorities::AuthorityState;
 use crate::shared::contour;
+use crate::shared::datagrams;
 use crate::shared::services::{self as shared, Backend};
 
 /// The maximum weight of a Service. Envoy rejects endpoints if the sum of all weights exceeds 32 bits.
@@ -453,10 +454,11 @@ pub(crate) fn endpoints(
             weight: if even { 1 } else { declaration.weight },
             endpoints,
         });
+    let shares = shares.filter(|share| share.weight > 0 && !share.endpoints.is_empty());
+    let mut shares = Vec::from_iter(shares);
+    datagrams::limit(&mut shares);
     Some(Endpoints {
         endpoints: Vec::new(),
-        shares: shares
-            .filter(|share| share.weight > 0 && !share.endpoints.is_empty())
-            .collect(),
+        shares: shares.into(),
     })
 }

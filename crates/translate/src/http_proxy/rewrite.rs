@@ -132,7 +132,8 @@ fn replaced(prefix: &str, replacement: &str) -> Vec<Variant> {
         "" => "/".to_owned(),
         replacement => replacement.to_owned(),
     });
-    match prefix.ends_with('/') {
+    // With the replacement `/`, the path `/px` would become `/x`, for which another route may exist.
+    match prefix.ends_with('/') || replacement.is_empty() {
         // The second variant matches only the path itself: `/px` doesn't start with `/p/`.
         true => vec![
             below,
@@ -189,7 +190,7 @@ mod tests {
             assert_eq!(variants("/p/", replacement), expected);
             assert_eq!(variants("/", replacement), pairs(&[("/", "/r/")]));
         }
-        assert_eq!(variants("/p", "/"), pairs(&[("/p", "/"), ("/p/", "/")]));
+        assert_eq!(variants("/p", "/"), pairs(&[("/p/", "/"), ("=/p", "/")]));
         assert_eq!(variants("/", "/"), pairs(&[("/", "/")]));
     }
 

@@ -240,7 +240,7 @@ fn the_whole_prefix_is_replaced() {
     ]);
     assert_eq!(
         world.routes(80, "a.com"),
-        "^ /api/v1/ -> shop/one:80 as /\n^ /api/v1 -> shop/one:80 as /\n"
+        "^ /api/v1/ -> shop/one:80 as /\n= /api/v1 -> shop/one:80 as /\n"
     );
 }
 

@@ -120,10 +120,10 @@ fn prefixes_are_replaced_with_both_slashes() {
         "\
 = /b -> 503
 ^ /a/ -> shop/two:80
-^ /a/ -> shop/one:80 as /x/
 ^ /r/ -> 308 same://same:same/
+^ /a/ -> shop/one:80 as /x/
 ^ /a -> shop/one:80 as /x
-^ /r -> 308 same://same:same/
+= /r -> 308 same://same:same/
 "
     );
     assert!(
