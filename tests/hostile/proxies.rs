@@ -256,6 +256,11 @@ fn include_shapes() -> Vec<Option<Shape>> {
         route["requestHeadersPolicy"] = header.clone();
         route
     };
+    let long = |number| {
+        let mut route = route(number);
+        route["requestHeadersPolicy"] = json!({"set": [{"name": "x-a", "value": text(60)}]});
+        route
+    };
     let many_cookies = child(list(1, cookies));
     let mut renamed = many_cookies.clone();
     renamed["metadata"]["name"] = NAME.into();
@@ -283,6 +288,20 @@ fn include_shapes() -> Vec<Option<Shape>> {
             "HTTPProxy: 1,000 inclusions of 100 routes",
             vec![child(list(100, short))],
             includes(1_000, "child"),
+        ),
+        shape!(
+            "HTTPProxy: 1,000 routes that 300 roots include",
+            (0..300)
+                .map(|number| {
+                    let name = format!("root-{number}");
+                    let host = json!({"fqdn": format!("{name}.example.com")});
+                    proxy(
+                        &name,
+                        json!({"virtualhost": host, "includes": [{"name": NAME}]}),
+                    )
+                })
+                .collect(),
+            proxy(NAME, json!({"routes": list(1_000, long)})),
         ),
         shape!(
             "HTTPProxy: 1,024 missing inclusions",

@@ -121,6 +121,13 @@ fn on_ports() -> Vec<Option<Shape>> {
     };
     let tls = json!({"protocol": "TLS", "tls": {"mode": "Passthrough"}});
     let http = || protocol("HTTP");
+    let slices = (0..3).map(|number| {
+        let mut slice = slice("s", 16, 1_000);
+        slice["metadata"]["name"] = json!(format!("s-{number}"));
+        let address = |place: usize| format!("10.{number}.{}.{}", place / 250, place % 250);
+        slice["endpoints"] = list(1_000, |place| json!({"addresses": [address(place)]}));
+        slice
+    });
     let short = [json!({"matches": paths(64), "backendRefs": [{"name": "s", "port": 80}]})];
     let long = [json!({"matches": paths(3), "filters": headers(7_000)})];
     let parents = json!({"parentRefs": list(32, |number| json!({"name": "wide", "sectionName": format!("l{number}")}))});
@@ -173,6 +180,11 @@ fn on_ports() -> Vec<Option<Shape>> {
             l4("UDPRoute", "v1", json!({})),
         )
         .map(Shape::copied),
+        shape!(
+            "UDPRoute: 64 ports, 3,000 endpoints",
+            [protocol("UDP"), slices.collect()].concat(),
+            l4("UDPRoute", "v1", json!({})),
+        ),
         shape!(
             "HTTPRoute: 16 hostnames on a Gateway with external authorization",
             vec![gateways::gateway(

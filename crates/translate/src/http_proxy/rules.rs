@@ -94,9 +94,11 @@ pub(super) fn dead_ends(visits: &[Arc<Conditions>], host: &Host, https: u16) -> 
 /// The finding about an HTTPProxy that is left out of a root's tree.
 pub(super) fn left_out(root: &ObjectKey) -> Finding {
     let message = format!(
-        "more than {} MiB for all HTTPProxies with a virtualhost that include this one; requests that it would serve for \
-         HTTPProxy {} get 502; shorten the routes, or divide this HTTPProxy so that fewer include all of it",
+        "more than {} MiB for all HTTPProxies with a virtualhost that include this one, not counting {} KiB for each; \
+         requests that it would serve for HTTPProxy {} get 502; shorten the routes, or divide this HTTPProxy so that fewer \
+         include all of it",
         roots::LIMIT / 1024 / 1024,
+        roots::FREE / 1024,
         root.namespaced_name()
     );
     Finding::error(About::LIMIT, "spec.routes", message)

@@ -12,8 +12,11 @@ use super::Links;
 use crate::http_proxy::host::Root;
 use crate::http_proxy::{Included, Inclusion};
 
-/// The maximum size of an HTTPProxy's routes for all roots, in bytes.
+/// The maximum size of an HTTPProxy's routes for all roots, in bytes, of what exceeds [`FREE`] for each root.
 pub(in crate::http_proxy) const LIMIT: usize = 16 * 1024 * 1024;
+
+/// The size for each root that doesn't count, in bytes: a few routes may be common to any number of hosts.
+pub(in crate::http_proxy) const FREE: usize = 16 * 1024;
 
 /// The size of a short route with everything that Sesame adds to it, in bytes.
 const EACH: usize = 256;
@@ -29,7 +32,7 @@ pub(in crate::http_proxy) fn left_out(
     let links = reader.get(links, proxy)?;
     let once = links.bytes + links.routes * EACH;
     let included = reader.by(by_included, proxy);
-    let size = |included: &Arc<Included>| included.visits.len() * once;
+    let size = |included: &Arc<Included>| (included.visits.len() * once).saturating_sub(FREE);
     if included.iter().map(|(_, one)| size(one)).sum::<usize>() <= LIMIT {
         return None;
     }
