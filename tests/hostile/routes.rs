@@ -114,10 +114,13 @@ fn on(gateway: &str, mut route: Value) -> Value {
 
 fn on_ports() -> Vec<Option<Shape>> {
     let protocol = |protocol: &str| {
-        vec![
-            gateway("wide", &json!({"protocol": protocol})),
-            service("s", 5_000),
-        ]
+        let mut service = service("s", 5_000);
+        if protocol == "UDP" {
+            for port in service["spec"]["ports"].as_array_mut().unwrap() {
+                port["protocol"] = json!(protocol);
+            }
+        }
+        vec![gateway("wide", &json!({"protocol": protocol})), service]
     };
     let tls = json!({"protocol": "TLS", "tls": {"mode": "Passthrough"}});
     let http = || protocol("HTTP");
@@ -125,6 +128,9 @@ fn on_ports() -> Vec<Option<Shape>> {
         let mut slice = slice("s", 16, 1_000);
         slice["metadata"]["name"] = json!(format!("s-{number}"));
         let address = |place: usize| format!("10.{number}.{}.{}", place / 250, place % 250);
+        for port in slice["ports"].as_array_mut().unwrap() {
+            port["protocol"] = json!("UDP");
+        }
         slice["endpoints"] = list(1_000, |place| json!({"addresses": [address(place)]}));
         slice
     });

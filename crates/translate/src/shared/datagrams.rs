@@ -77,6 +77,7 @@ pub(crate) fn limit(shares: &mut [EndpointShare]) {
         for share in shares {
             let kept = share.endpoints.len() * MAX_ENDPOINTS / all;
             share.endpoints.truncate(kept.max(1));
+            share.endpoints.shrink_to_fit();
         }
     }
 }
