@@ -114,34 +114,58 @@ fn marker(line: &str) -> Option<Marker> {
     }
 }
 
-/// Converts offsets into lines and columns.
+/// The bytes of a block of [`Lines`].
+const BLOCK: usize = 1024;
+
+/// Converts offsets into lines and columns. A conversion reads at most one block.
 pub(super) struct Lines<'t> {
+    /// Without a byte order mark.
     text: &'t str,
-    /// The offset at which each line begins.
-    starts: Vec<usize>,
+    /// The length of the byte order mark.
+    mark: usize,
+    /// The location at which each block begins.
+    blocks: Vec<(u32, u32)>,
 }
 
 impl<'t> Lines<'t> {
     pub(super) fn new(text: &'t str) -> Self {
-        let first = if text.starts_with('\u{feff}') { 3 } else { 0 };
-        let newlines = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n');
-        let starts = std::iter::once(first).chain(newlines.map(|(at, _)| at + 1));
+        let bare = text.strip_prefix('\u{feff}').unwrap_or(text);
+        let mut location = (1, 1);
+        let ends = bare.as_bytes().chunks(BLOCK).map(|block| {
+            location = advanced(location, block);
+            location
+        });
         Self {
-            text,
-            starts: starts.collect(),
+            text: bare,
+            mark: text.len() - bare.len(),
+            blocks: std::iter::once((1, 1)).chain(ends).collect(),
         }
     }
 
     /// The line and column, from 1; columns count characters.
     pub(super) fn location(&self, at: Offset) -> (u32, u32) {
-        let at = (at as usize).min(self.text.len());
-        let line = self.starts.partition_point(|start| *start <= at).max(1);
-        let start = self.starts[line - 1];
-        let before = |(index, c): &(usize, char)| start + index + c.len_utf8() <= at;
-        let column = self.text[start..].char_indices().take_while(before);
-        let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
-        (count(line), count(column.count() + 1))
+        let at = (at as usize).saturating_sub(self.mark);
+        let at = self.text.floor_char_boundary(at);
+        let block = at / BLOCK;
+        let before = &self.text.as_bytes()[block * BLOCK..at];
+        advanced(self.blocks[block], before)
     }
+}
+
+/// The location after text that begins at a location.
+fn advanced((line, column): (u32, u32), text: &[u8]) -> (u32, u32) {
+    let newline = |byte| byte == b'\n';
+    let (column, rest) = match text.iter().rposition(|byte| newline(*byte)) {
+        Some(last) => (1, &text[last + 1..]),
+        None => (column, text),
+    };
+    // Each character has one byte that doesn't continue it.
+    let characters = count(rest, |byte| byte & 0b1100_0000 != 0b1000_0000);
+    (line + count(text, newline), column + characters)
+}
+
+fn count(text: &[u8], counted: impl Fn(u8) -> bool) -> u32 {
+    text.iter().map(|byte| u32::from(counted(*byte))).sum()
 }
 
 #[cfg(test)]

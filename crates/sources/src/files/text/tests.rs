@@ -312,6 +312,21 @@ fn locations_can_be_computed_in_any_order() {
     assert_eq!(lines.location(100), (3, 2));
 }
 
+#[test]
+fn locations_need_little_memory_and_read_one_block() {
+    let size = 1 << 20;
+    for line in ["\n", "x"] {
+        let text = line.repeat(size);
+        assert_eq!(Lines::new(&text).blocks.len(), size / BLOCK + 1);
+    }
+    let text = "é\n, ".repeat(size / 4);
+    let lines = Lines::new(&text);
+    let last = text.len() as u32 - 1;
+    assert_eq!(lines.location(last), (size as u32 / 4 + 1, 2));
+    let text = "é".repeat(size);
+    assert_eq!(Lines::new(&text).location(2 * 999_999), (1, 1_000_000));
+}
+
 /// YAML that is likely to have errors.
 fn scraps() -> impl Strategy<Value = String> {
     let scrap = prop::sample::select(vec![
@@ -339,6 +354,20 @@ proptest! {
             prop_assert!(line >= 1 && line <= last && column >= 1);
             prop_assert!(!error.message.is_empty());
         }
+    }
+
+    #[test]
+    fn a_location_counts_the_lines_and_characters_before_it(
+        mark in "\u{feff}?", text in "[a\né€😀]{0,2000}", at in 0usize..6000,
+    ) {
+        let whole = format!("{mark}{text}");
+        let lines = Lines::new(&whole);
+        let at = text.floor_char_boundary(at);
+        let before = &text[..at];
+        let line = before.matches('\n').count() + 1;
+        let column = before.rsplit('\n').next().unwrap().chars().count() + 1;
+        let location = lines.location((mark.len() + at) as u32);
+        prop_assert_eq!(location, (line as u32, column as u32));
     }
 
     #[test]
