@@ -21,7 +21,7 @@ pub struct Limits {
     pub values: usize,
     /// Depth of nested lists and mappings.
     pub nesting: usize,
-    /// Bytes that aliases (`*name`) may add to one document: 64 per value, plus its text.
+    /// Bytes of the copies for anchors (`&name`) and aliases (`*name`) in one document: 64 per value, plus its text.
     pub alias_bytes: usize,
     /// Objects across all files.
     pub objects: usize,

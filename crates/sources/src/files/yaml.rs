@@ -57,7 +57,7 @@ struct Anchored {
     values: usize,
     /// Depth of nested lists and mappings.
     height: usize,
-    /// The cost of each alias in [`Limits::alias_bytes`].
+    /// The cost of each copy in [`Limits::alias_bytes`].
     cost: usize,
 }
 
@@ -160,6 +160,19 @@ impl<'l> Builder<'l> {
         Ok(())
     }
 
+    /// Counts a copy of a node.
+    fn count_copy(&mut self, at: Offset, values: usize, cost: usize) -> Result<(), SyntaxError> {
+        self.alias_bytes = self.alias_bytes.saturating_add(cost);
+        if self.alias_bytes > self.limits.alias_bytes {
+            let message = format!(
+                "the anchors and aliases in this document expand to more than {} bytes",
+                self.limits.alias_bytes
+            );
+            return Err(SyntaxError::new(at, message));
+        }
+        self.count(at, values)
+    }
+
     fn open(&mut self, at: Offset, anchor: usize, held: Held) -> Result<(), SyntaxError> {
         self.count(at, 1)?;
         if self.open.len() >= self.limits.nesting {
@@ -224,7 +237,7 @@ impl<'l> Builder<'l> {
         if anchor != 0 {
             let (values, height, cost) = measure(&node);
             // The anchor's copy counts too: nested anchors would multiply memory.
-            self.count(node.at, values)?;
+            self.count_copy(node.at, values, cost)?;
             self.anchors.insert(
                 anchor,
                 Anchored {
@@ -277,18 +290,10 @@ impl<'l> Builder<'l> {
             ));
         };
         let (values, height, cost) = (anchored.values, anchored.height, anchored.cost);
-        self.alias_bytes = self.alias_bytes.saturating_add(cost);
-        if self.alias_bytes > self.limits.alias_bytes {
-            let message = format!(
-                "the aliases in this document expand to more than {} bytes",
-                self.limits.alias_bytes
-            );
-            return Err(SyntaxError::new(at, message));
-        }
         if self.open.len() + height > self.limits.nesting {
             return Err(self.too_deep(at));
         }
-        self.count(at, values)?;
+        self.count_copy(at, values, cost)?;
         let node = self.anchors[&anchor].node.clone();
         self.close(node, 0)
     }

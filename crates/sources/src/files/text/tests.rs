@@ -161,6 +161,14 @@ fn aliases_are_limited() {
         ["*a"; 100].join(", ")
     );
     assert!(invalid(&long).contains("aliases"));
+    // An anchor's copy counts too, even without aliases.
+    let text = "x".repeat(100_000);
+    let nested = |count: usize| {
+        let open: String = (0..count).map(|level| format!("&a{level} [")).collect();
+        format!("{open}{text}{}", "]".repeat(count))
+    };
+    one(&nested(40));
+    assert!(invalid(&nested(60)).contains("anchors and aliases"));
     // A deep value inside a deep value counts too.
     let deep = format!(
         "a: &a {}{}\nb: {}*a{}\n",
