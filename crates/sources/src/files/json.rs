@@ -8,7 +8,7 @@ use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::limits::Limits;
-use super::tree::{self, Document, Key, Node, Offset, SyntaxError, Value};
+use super::tree::{self, Document, Key, Node, Offset, SyntaxError, TreeErrors, Value};
 
 /// Parses concatenated JSON values up to the first invalid one.
 pub(super) fn documents<'t>(
@@ -27,7 +27,7 @@ pub(super) fn documents<'t>(
             base,
             limits,
             values: 0,
-            errors: Vec::new(),
+            errors: TreeErrors::new(limits.errors),
         };
         let root = match values.next()? {
             Ok(raw) => reader.node(raw, 0),
@@ -38,7 +38,7 @@ pub(super) fn documents<'t>(
         };
         Some(Document {
             root,
-            errors: reader.errors,
+            errors: reader.errors.into_vec(),
         })
     })
 }
@@ -48,7 +48,7 @@ struct Reader<'t> {
     base: Offset,
     limits: &'t Limits,
     values: usize,
-    errors: Vec<SyntaxError>,
+    errors: TreeErrors,
 }
 
 impl<'t> Reader<'t> {
@@ -104,7 +104,7 @@ impl<'t> Reader<'t> {
                 let node = self.node(item, depth + 1)?;
                 nodes.push((Key { at: node.at, name }, node));
             }
-            tree::duplicate_keys(&nodes, &mut self.errors);
+            tree::duplicate_keys(&nodes, &mut self.errors)?;
             Value::Map(nodes)
         } else {
             match serde_json::from_str(part).map_err(|e| self.error(part, &e))? {

@@ -19,6 +19,8 @@ pub struct Limits {
     pub documents: usize,
     /// Values (scalars, lists and mappings) in one document.
     pub values: usize,
+    /// Errors in one document, such as duplicate keys, that don't prevent it from being parsed.
+    pub errors: usize,
     /// Depth of nested lists and mappings.
     pub nesting: usize,
     /// Bytes of the copies for anchors (`&name`) and aliases (`*name`) in one document: 64 per value, plus its text.
@@ -37,6 +39,7 @@ impl Default for Limits {
             folder_depth: 16,
             documents: 100_000,
             values: 1_000_000,
+            errors: 1_000,
             nesting: 64,
             alias_bytes: 4 << 20,
             objects: 200_000,

@@ -13,8 +13,9 @@ pub(super) struct Node {
 }
 
 /// A JSON value. Mappings keep the file's order.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub(super) enum Value {
+    #[default]
     Null,
     Bool(bool),
     Number(Number),
@@ -124,22 +125,67 @@ impl Node {
     }
 }
 
-/// The maximum number of errors that are kept for a document.
-const MAX_ERRORS: usize = 100;
+/// Errors that leave a usable tree.
+pub(super) struct TreeErrors {
+    found: Vec<SyntaxError>,
+    limit: usize,
+}
+
+impl TreeErrors {
+    /// At most [`Limits::errors`](super::Limits::errors).
+    pub(super) fn new(limit: usize) -> Self {
+        Self {
+            found: Vec::new(),
+            limit,
+        }
+    }
+
+    /// # Errors
+    /// If the document has too many errors to be parsed further.
+    pub(super) fn push(&mut self, mut error: SyntaxError) -> Result<(), SyntaxError> {
+        if self.found.len() >= self.limit {
+            let more = format!(" (more than {} errors in one document)", self.limit);
+            error.message.push_str(&more);
+            return Err(error);
+        }
+        self.found.push(error);
+        Ok(())
+    }
+
+    /// The value, or its default if it is invalid.
+    pub(super) fn valid<T: Default>(
+        &mut self,
+        at: Offset,
+        value: Result<T, String>,
+    ) -> Result<T, SyntaxError> {
+        value.or_else(|message| {
+            self.push(SyntaxError::new(at, message))?;
+            Ok(T::default())
+        })
+    }
+
+    pub(super) fn into_vec(self) -> Vec<SyntaxError> {
+        self.found
+    }
+}
 
 /// Reports duplicate keys in a mapping.
-pub(super) fn duplicate_keys(entries: &[(Key, Node)], errors: &mut Vec<SyntaxError>) {
+///
+/// # Errors
+/// If the document has too many errors.
+pub(super) fn duplicate_keys(
+    entries: &[(Key, Node)],
+    errors: &mut TreeErrors,
+) -> Result<(), SyntaxError> {
     let mut order: Vec<&Key> = entries.iter().map(|(key, _)| key).collect();
     order.sort_by(|a, b| (&a.name, a.at).cmp(&(&b.name, b.at)));
     for pair in order.windows(2) {
-        if errors.len() >= MAX_ERRORS {
-            return;
-        }
         if pair[0].name == pair[1].name {
             let message = format!("duplicate key `{}`", shown(&pair[1].name));
-            errors.push(SyntaxError::new(pair[1].at, message));
+            errors.push(SyntaxError::new(pair[1].at, message))?;
         }
     }
+    Ok(())
 }
 
 /// Quotes text from a file for a message: short and on one line.

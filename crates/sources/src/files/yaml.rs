@@ -9,7 +9,7 @@ use granit_parser::{Event, Parser, ScalarStyle, Span, Tag};
 
 use super::limits::Limits;
 use super::scalar;
-use super::tree::{self, Document, Key, Node, Offset, SyntaxError, Value, shown};
+use super::tree::{self, Document, Key, Node, Offset, SyntaxError, TreeErrors, Value, shown};
 
 /// The cost of a value in [`Limits::alias_bytes`], besides its text.
 const VALUE_COST: usize = 64;
@@ -25,7 +25,7 @@ pub(super) fn document(text: &str, base: Offset, limits: &Limits) -> Option<Docu
     };
     Some(Document {
         root,
-        errors: builder.errors,
+        errors: builder.errors.into_vec(),
     })
 }
 
@@ -67,7 +67,7 @@ struct Builder<'l> {
     open: Vec<Frame>,
     root: Option<Node>,
     anchors: HashMap<usize, Anchored>,
-    errors: Vec<SyntaxError>,
+    errors: TreeErrors,
     values: usize,
     alias_bytes: usize,
 }
@@ -80,7 +80,7 @@ impl<'l> Builder<'l> {
             open: Vec::new(),
             root: None,
             anchors: HashMap::new(),
-            errors: Vec::new(),
+            errors: TreeErrors::new(limits.errors),
             values: 0,
             alias_bytes: 0,
         }
@@ -118,16 +118,16 @@ impl<'l> Builder<'l> {
                 } else {
                     at
                 };
-                let value = self.scalar(at, &text, plain, tag.as_deref());
+                let value = self.scalar(at, &text, plain, tag.as_deref())?;
                 self.count(at, 1)?;
                 self.close(Node { at, value }, anchor)?;
             }
             Event::SequenceStart(_, anchor, tag) => {
-                self.collection_tag(at, tag.as_deref(), "seq");
+                self.collection_tag(at, tag.as_deref(), "seq")?;
                 self.open(at, anchor, Held::List(Vec::new()))?;
             }
             Event::MappingStart(_, anchor, tag) => {
-                self.collection_tag(at, tag.as_deref(), "map");
+                self.collection_tag(at, tag.as_deref(), "map")?;
                 let held = Held::Map {
                     entries: Vec::new(),
                     key: None,
@@ -137,7 +137,7 @@ impl<'l> Builder<'l> {
             }
             Event::SequenceEnd | Event::MappingEnd => {
                 if let Some(frame) = self.open.pop() {
-                    let node = self.finish(frame.at, frame.held);
+                    let node = self.finish(frame.at, frame.held)?;
                     self.close(node, frame.anchor)?;
                 }
             }
@@ -212,23 +212,32 @@ impl<'l> Builder<'l> {
         }
     }
 
-    fn scalar(&mut self, at: Offset, text: &str, plain: bool, tag: Option<&Tag>) -> Value {
+    fn scalar(
+        &mut self,
+        at: Offset,
+        text: &str,
+        plain: bool,
+        tag: Option<&Tag>,
+    ) -> Result<Value, SyntaxError> {
         let resolved = match tag {
             None if plain => scalar::resolve(text),
             None => Ok(Value::String(text.to_owned())),
             Some(tag) => tagged(tag, text),
         };
-        resolved.unwrap_or_else(|message| {
-            self.errors.push(SyntaxError::new(at, message));
-            Value::Null
-        })
+        self.errors.valid(at, resolved)
     }
 
-    fn collection_tag(&mut self, at: Offset, tag: Option<&Tag>, expected: &str) {
-        if let Some(tag) = tag
-            && tag.core_suffix() != Some(expected)
-        {
-            self.errors.push(SyntaxError::new(at, unknown_tag(tag)));
+    fn collection_tag(
+        &mut self,
+        at: Offset,
+        tag: Option<&Tag>,
+        expected: &str,
+    ) -> Result<(), SyntaxError> {
+        match tag {
+            Some(tag) if tag.core_suffix() != Some(expected) => {
+                self.errors.push(SyntaxError::new(at, unknown_tag(tag)))
+            }
+            _ => Ok(()),
         }
     }
 
@@ -250,13 +259,10 @@ impl<'l> Builder<'l> {
         }
         let Some(frame) = self.open.last_mut() else {
             if self.root.is_some() {
-                self.errors.push(SyntaxError::new(
-                    node.at,
-                    "a second document must begin with `---`",
-                ));
-            } else {
-                self.root = Some(node);
+                let message = "a second document must begin with `---`";
+                return self.errors.push(SyntaxError::new(node.at, message));
             }
+            self.root = Some(node);
             return Ok(());
         };
         match &mut frame.held {
@@ -270,10 +276,7 @@ impl<'l> Builder<'l> {
                 Some(MapKey::Merge) => merged.push(node),
                 None => {
                     let at = node.at;
-                    let name = key_name(node.value).unwrap_or_else(|message| {
-                        self.errors.push(SyntaxError::new(at, message));
-                        String::new()
-                    });
+                    let name = self.errors.valid(at, key_name(node.value))?;
                     *key = Some(MapKey::Named(Key { at, name }));
                 }
             },
@@ -298,7 +301,7 @@ impl<'l> Builder<'l> {
         self.close(node, 0)
     }
 
-    fn finish(&mut self, at: Offset, held: Held) -> Node {
+    fn finish(&mut self, at: Offset, held: Held) -> Result<Node, SyntaxError> {
         let value = match held {
             Held::List(items) => Value::List(items),
             Held::Map {
@@ -306,18 +309,22 @@ impl<'l> Builder<'l> {
                 merged,
                 ..
             } => {
-                tree::duplicate_keys(&entries, &mut self.errors);
+                tree::duplicate_keys(&entries, &mut self.errors)?;
                 if !merged.is_empty() {
-                    self.merge(&mut entries, merged);
+                    self.merge(&mut entries, merged)?;
                 }
                 Value::Map(entries)
             }
         };
-        Node { at, value }
+        Ok(Node { at, value })
     }
 
     /// Adds the entries of merged mappings. Explicit entries take precedence, then those of earlier mappings.
-    fn merge(&mut self, entries: &mut Vec<(Key, Node)>, merged: Vec<Node>) {
+    fn merge(
+        &mut self,
+        entries: &mut Vec<(Key, Node)>,
+        merged: Vec<Node>,
+    ) -> Result<(), SyntaxError> {
         let mut names: std::collections::HashSet<String> =
             entries.iter().map(|(key, _)| key.name.clone()).collect();
         let mut sources = Vec::new();
@@ -330,7 +337,7 @@ impl<'l> Builder<'l> {
         for source in sources {
             let Value::Map(more) = source.value else {
                 let message = "`<<` takes a mapping or a list of mappings";
-                self.errors.push(SyntaxError::new(source.at, message));
+                self.errors.push(SyntaxError::new(source.at, message))?;
                 continue;
             };
             for (key, node) in more {
@@ -339,6 +346,7 @@ impl<'l> Builder<'l> {
                 }
             }
         }
+        Ok(())
     }
 }
 

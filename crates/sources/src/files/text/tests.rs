@@ -240,6 +240,37 @@ fn exceeded_limits_are_errors() {
 }
 
 #[test]
+fn a_document_with_too_many_errors_is_refused() {
+    let limits = Limits {
+        errors: 10,
+        ..Limits::default()
+    };
+    for (error, message) in [
+        ("!x a", "unsupported tag"),
+        ("!x {}", "unsupported tag"),
+        ("!!int a", "not a valid integer"),
+        ("{~: 1}", "not a valid key"),
+        ("{<<: 1}", "takes a mapping"),
+        ("{\"a\": 1, \"a\": 2}", "duplicate key"),
+    ] {
+        let read = |count: usize| {
+            let text = format!("{{\"a\": [{}]}}", vec![error; count].join(", "));
+            let mut roots = Vec::new();
+            let each = |document: Document| roots.push((document.root, document.errors.len()));
+            documents(&text, Format::Yaml, &limits, each).unwrap();
+            roots.remove(0)
+        };
+        let (root, errors) = read(10);
+        assert!(root.is_ok() && errors == 10, "{error}");
+        let (root, errors) = read(1000);
+        let refused = root.unwrap_err().message;
+        assert!(refused.contains(message), "{refused}");
+        assert!(refused.ends_with(" (more than 10 errors in one document)"));
+        assert_eq!(errors, 10);
+    }
+}
+
+#[test]
 fn json_is_parsed_as_json() {
     assert_eq!(
         one("{\"a\": [1, -2.5, true, null, \"\\u00e9\\ud83d\\ude00\\/\"],\n\t\"b\": {}}"),
