@@ -2,14 +2,14 @@
 //!
 //! In: text, and what is known about its objects. Out: objects, and errors with their location.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use jiff::Timestamp;
 use sesame_api::{DecodeError, Kind, Object, ObjectKey, PathSegment};
 
-use super::error::FileError;
-use super::limits::Limits;
+use super::FilesConfig;
+use super::error::{FileError, FileErrors};
 use super::text::{self, Format, Lines};
 use super::tree::{Document, Node, Step, SyntaxError, Value, shortened, shown};
 use crate::fingerprint;
@@ -25,27 +25,11 @@ const MAX_NAME: usize = 253;
 pub(super) struct Parsed {
     /// Valid objects in file order. An object may occur twice.
     pub(super) found: Vec<Found>,
-    /// Invalid objects and documents in file order.
-    pub(super) invalid: Vec<Invalid>,
-}
-
-impl Parsed {
-    /// Replaces Contour's names with Sesame's.
-    pub(super) fn adopt_contour(&mut self) {
-        let objects = self.found.iter_mut();
-        for object in objects.filter_map(|found| found.object.as_mut()) {
-            object.adopt_contour();
-        }
-    }
-
-    /// Removes Contour's objects.
-    pub(super) fn remove_contour(&mut self) {
-        self.found.retain(|found| !found.key.kind.is_of_contour());
-        self.invalid.retain(|invalid| {
-            let key = invalid.key.as_ref();
-            key.is_none_or(|key| !key.kind.is_of_contour())
-        });
-    }
+    /// Invalid objects of which the file has a last good version.
+    pub(super) invalid: BTreeSet<ObjectKey>,
+    /// Whether there is an invalid object or document whose name can't be read.
+    pub(super) unnamed: bool,
+    pub(super) errors: FileErrors,
 }
 
 /// A valid object.
@@ -58,14 +42,6 @@ pub(super) struct Found {
     pub(super) location: (u32, u32),
     pub(super) created: Option<Timestamp>,
     pub(super) fingerprint: Fingerprint,
-}
-
-/// An invalid object or document.
-#[derive(Debug)]
-pub(super) struct Invalid {
-    /// The object, if its name can be read.
-    pub(super) key: Option<ObjectKey>,
-    pub(super) error: FileError,
 }
 
 /// Hashes of an object's content.
@@ -92,16 +68,19 @@ pub(super) fn parse(
     file: &Path,
     text: &str,
     format: Format,
-    limits: &Limits,
+    config: &FilesConfig,
     known: &dyn Fn(&ObjectKey) -> Known,
 ) -> Parsed {
     let mut reader = Reader {
         file,
         lines: Lines::new(text),
+        config,
         known,
         parsed: Parsed::default(),
     };
-    let end = text::documents(text, format, limits, |document| reader.document(document));
+    let end = text::documents(text, format, &config.limits, |document| {
+        reader.document(document);
+    });
     if let Err(error) = end {
         reader.error(None, error);
     }
@@ -111,18 +90,26 @@ pub(super) fn parse(
 struct Reader<'a> {
     file: &'a Path,
     lines: Lines<'a>,
+    config: &'a FilesConfig,
     known: &'a dyn Fn(&ObjectKey) -> Known,
     parsed: Parsed,
 }
 
 impl Reader<'_> {
-    fn error(&mut self, key: Option<ObjectKey>, error: SyntaxError) {
-        let location = self.lines.location(error.at);
-        let message = shortened(&error.message, MAX_MESSAGE);
-        let error = FileError::of_file(self.file, message)
-            .at(location)
-            .about(key.clone());
-        self.parsed.invalid.push(Invalid { key, error });
+    fn error(&mut self, key: Option<&ObjectKey>, error: SyntaxError) {
+        let stays = key.filter(|key| (self.known)(key).fingerprint.is_some());
+        self.parsed.invalid.extend(stays.cloned());
+        self.parsed.unnamed |= key.is_none();
+        self.parsed.errors.push(|| {
+            let message = shortened(&error.message, MAX_MESSAGE);
+            let error = FileError::of_file(self.file, message)
+                .at(self.lines.location(error.at))
+                .about(key.cloned());
+            match stays {
+                Some(_) => error.hint("the last good version of the object stays in use"),
+                None => error,
+            }
+        });
     }
 
     fn document(&mut self, document: Document) {
@@ -150,7 +137,8 @@ impl Reader<'_> {
         let (Some(api_version), Some(kind)) = (api_version, kind) else {
             return self.untyped(node, errors);
         };
-        let known = Kind::from_api(&api_version, &kind);
+        let known = Kind::from_api(&api_version, &kind)
+            .filter(|kind| self.config.contour || !kind.is_of_contour());
         let items = node.get("items").filter(|items| !items.is_null());
         match (&known, kind.strip_suffix("List"), items.map(|i| &i.value)) {
             (None, Some(of), Some(Value::List(items))) => {
@@ -227,7 +215,7 @@ impl Reader<'_> {
             .map(|(namespace, name)| ObjectKey::new(kind, namespace, name));
         if !errors.is_empty() {
             for error in errors {
-                self.error(key.clone(), error);
+                self.error(key.as_ref(), error);
             }
             return;
         }
@@ -259,8 +247,17 @@ impl Reader<'_> {
         match key {
             Some(key) if known.fingerprint == Some(fingerprint) => found(key, None),
             key => match Object::decode(value) {
-                Ok(Some(object)) => found(object.key(), Some(object)),
-                Ok(None) => self.error(key, SyntaxError::new(node.at, "unsupported kind")),
+                Ok(Some(mut object)) => {
+                    let key = object.key();
+                    if self.config.contour {
+                        object.adopt_contour();
+                    }
+                    found(key, Some(object));
+                }
+                Ok(None) => {
+                    let error = SyntaxError::new(node.at, "unsupported kind");
+                    self.error(key.as_ref(), error);
+                }
                 Err(error) => self.undecodable(node, kind, key, error),
             },
         }
@@ -282,7 +279,7 @@ impl Reader<'_> {
         } else {
             format!("{path}: {message}")
         };
-        self.error(error.key.or(key), SyntaxError::new(at, message));
+        self.error(error.key.or(key).as_ref(), SyntaxError::new(at, message));
     }
 }
 

@@ -1,9 +1,12 @@
 //! Errors in files.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use sesame_api::ObjectKey;
+
+/// Maximum number of errors per file.
+pub(super) const MAX_ERRORS: usize = 100;
 
 /// An error in a file, or a file that can't be read. Ordered by location.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -71,5 +74,58 @@ impl fmt::Display for FileError {
             write!(f, " ({hint})")?;
         }
         Ok(())
+    }
+}
+
+/// The errors of a file: the first [`MAX_ERRORS`], and the number of further ones.
+#[derive(Debug, Default)]
+pub(super) struct FileErrors {
+    kept: Vec<FileError>,
+    further: usize,
+}
+
+impl FileErrors {
+    /// Calls `error` only if it is kept.
+    pub(super) fn push(&mut self, error: impl FnOnce() -> FileError) {
+        if self.kept.len() < MAX_ERRORS {
+            self.kept.push(error());
+        } else {
+            self.further += 1;
+        }
+    }
+
+    /// The errors, and one with the number of further ones.
+    pub(super) fn into_vec(mut self, file: &Path) -> Vec<FileError> {
+        if self.further > 0 {
+            let message = format!("further errors: {}", self.further);
+            self.kept.push(FileError::of_file(file, message));
+        }
+        self.kept
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn further_errors_are_only_counted() {
+        let path = Path::new("a");
+        let error = |line| FileError::of_file(path, "wrong").at((line, 1));
+        for (count, further) in [(100, None), (101, Some(1)), (1000, Some(900))] {
+            let mut errors = FileErrors::default();
+            let mut made = 0;
+            for line in 0..count {
+                errors.push(|| {
+                    made += 1;
+                    error(line)
+                });
+            }
+            assert_eq!(made, 100);
+            let further = further.map(|further| format!("further errors: {further}"));
+            let further = further.map(|message| FileError::of_file(path, message));
+            let expected: Vec<_> = (0..100).map(error).chain(further).collect();
+            assert_eq!(errors.into_vec(path), expected);
+        }
     }
 }

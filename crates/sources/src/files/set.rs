@@ -22,7 +22,7 @@ use rustc_hash::FxBuildHasher;
 use sesame_api::{Object, ObjectKey};
 
 use super::FilesConfig;
-use super::decode::{self, Fingerprint, Found, Invalid, Known, Parsed};
+use super::decode::{self, Fingerprint, Found, Known, Parsed};
 use super::error::FileError;
 use super::read::{self, Content, Identity, ReadError, Stamp, identity};
 use super::text::Format;
@@ -32,9 +32,6 @@ use crate::change::Change;
 /// The path that selects standard input, and the name of standard input in errors.
 pub(super) const STDIN: &str = "-";
 const STDIN_NAME: &str = "<stdin>";
-
-/// Maximum number of errors per file.
-const MAX_ERRORS: usize = 100;
 
 /// How long a file may be missing before its objects are removed: some editors move it away before writing the new
 /// version.
@@ -391,11 +388,7 @@ impl FileSet {
                 None => created,
             },
         };
-        let mut parsed = decode::parse(path, text, format, &self.config.limits, &known);
-        match self.config.contour {
-            true => parsed.adopt_contour(),
-            false => parsed.remove_contour(),
-        }
+        let parsed = decode::parse(path, text, format, &self.config, &known);
         self.update(path, &mut file, parsed, touched);
         self.files.insert(path.clone(), file);
     }
@@ -409,22 +402,8 @@ impl FileSet {
         touched: &mut BTreeSet<ObjectKey>,
     ) {
         let mut before = std::mem::take(&mut file.objects);
-        let unnamed = parsed.invalid.iter().any(|invalid| invalid.key.is_none());
-        let invalid: BTreeSet<ObjectKey> = parsed
-            .invalid
-            .iter()
-            .filter_map(|invalid| invalid.key.clone())
-            .collect();
-        let stays = |key: &ObjectKey| unnamed || invalid.contains(key);
         let mut objects: BTreeMap<ObjectKey, Definition> = BTreeMap::new();
-        let mut errors = Vec::new();
-        for Invalid { key, error } in parsed.invalid {
-            let kept = key.is_some_and(|key| before.contains_key(&key));
-            errors.push(match kept && error.hint.is_none() {
-                true => error.hint("the last good version of the object stays in use"),
-                false => error,
-            });
-        }
+        let mut errors = parsed.errors;
         file.cut = false;
         for found in parsed.found {
             let Found {
@@ -435,7 +414,7 @@ impl FileSet {
                 fingerprint,
             } = found;
             if let Some(first) = objects.get(&key) {
-                errors.push(duplicate(path, &key, location, path, first.location));
+                errors.push(|| duplicate(path, &key, location, path, first.location));
                 continue;
             }
             let known = before.remove(&key);
@@ -456,7 +435,7 @@ impl FileSet {
             objects.insert(key, definition);
         }
         for (key, definition) in before {
-            if stays(&key) {
+            if parsed.unnamed || parsed.invalid.contains(&key) {
                 objects.insert(key, definition);
             } else {
                 self.release(path, &key);
@@ -465,22 +444,16 @@ impl FileSet {
         }
         // Inserting in order leaves the nodes of a tree half empty; collecting fills them.
         file.objects = objects.into_iter().collect();
+        file.errors = errors.into_vec(path);
         if file.cut {
             let message = format!(
                 "more than {} objects across all files",
                 self.config.limits.objects
             );
-            errors.push(
+            file.errors.push(
                 FileError::of_file(&**path, message).hint("objects beyond this limit are not read"),
             );
         }
-        if errors.len() > MAX_ERRORS {
-            errors.sort();
-            let message = format!("further errors: {}", errors.len() - MAX_ERRORS);
-            errors.truncate(MAX_ERRORS);
-            errors.push(FileError::of_file(&**path, message));
-        }
-        file.errors = errors;
     }
 
     fn hold(&mut self, path: &Arc<Path>, key: &ObjectKey) {

@@ -7,8 +7,12 @@ fn unknown(_: &ObjectKey) -> Known {
 }
 
 fn read(text: &str) -> Parsed {
-    let limits = Limits::default();
-    parse(Path::new("a.yaml"), text, Format::Yaml, &limits, &unknown)
+    read_with(text, &unknown)
+}
+
+fn read_with(text: &str, known: &dyn Fn(&ObjectKey) -> Known) -> Parsed {
+    let config = FilesConfig::new([""; 0]);
+    parse(Path::new("a.yaml"), text, Format::Yaml, &config, known)
 }
 
 fn keys(parsed: &Parsed) -> Vec<String> {
@@ -19,12 +23,9 @@ fn keys(parsed: &Parsed) -> Vec<String> {
         .collect()
 }
 
-fn errors(parsed: &Parsed) -> Vec<String> {
-    parsed
-        .invalid
-        .iter()
-        .map(|invalid| invalid.error.to_string())
-        .collect()
+fn errors(parsed: Parsed) -> Vec<String> {
+    let errors = parsed.errors.into_vec(Path::new("a.yaml"));
+    errors.iter().map(ToString::to_string).collect()
 }
 
 const SERVICE: &str =
@@ -54,7 +55,6 @@ items:
 {apiVersion: v1, kind: List, items: null}
 ",
     );
-    assert_eq!(errors(&parsed), [""; 0]);
     assert_eq!(
         keys(&parsed),
         [
@@ -65,6 +65,7 @@ items:
         ]
     );
     assert_eq!(parsed.found[1].location, (9, 5));
+    assert_eq!(errors(parsed), [""; 0]);
 }
 
 #[test]
@@ -75,7 +76,7 @@ apiVersion: apps/v1\nkind: DeploymentList\nitems: [{{}}, {{}}]\n---
 apiVersion: example.com/v1\nkind: AllowList\nspec: {{}}\n"
     ));
     assert_eq!(keys(&parsed), ["Service/default/s"]);
-    assert_eq!(errors(&parsed), [""; 0]);
+    assert_eq!(errors(parsed), [""; 0]);
 }
 
 #[test]
@@ -125,7 +126,7 @@ items: 5
         SERVICE.replace("name: s", "name: z")
     ));
     assert_eq!(keys(&parsed), ["Service/default/s", "Service/default/z"]);
-    let all = errors(&parsed);
+    let all = errors(parsed);
     let starts = [
         "a.yaml:6:1: `apiVersion` is missing",
         "a.yaml:17:11: Gateway/default/g: spec.listeners[0].port: ",
@@ -156,14 +157,16 @@ items:
 ",
     );
     assert_eq!(keys(&parsed), ["Service/default/a", "Service/default/e"]);
-    let invalid: Vec<_> = parsed
-        .invalid
-        .iter()
-        .map(|b| b.key.clone().unwrap().to_string())
-        .collect();
-    assert_eq!(invalid, ["Service/default/b", "Service/default/d"]);
-    assert_eq!(parsed.invalid[0].error.line, Some(5));
-    assert_eq!(parsed.invalid[1].error.line, Some(6));
+    let all = errors(parsed);
+    assert_eq!(all.len(), 2);
+    assert!(
+        all[0].starts_with("a.yaml:5:55: Service/default/b: "),
+        "{all:?}"
+    );
+    assert!(
+        all[1].starts_with("a.yaml:6:70: Service/default/d: "),
+        "{all:?}"
+    );
 }
 
 #[test]
@@ -176,8 +179,7 @@ fn a_creation_time_is_the_one_in_the_file_or_the_known_one() {
     let text = "apiVersion: gateway.networking.k8s.io/v1\nkind: HTTPRoute\nspec: {}\nmetadata:\n  name: r\n  generation: many\n";
     let own = format!("{text}  creationTimestamp: 2020-01-01T00:00:00Z\n");
     let created = |text: &str, known: &dyn Fn(&ObjectKey) -> Known| {
-        let limits = Limits::default();
-        let parsed = parse(Path::new("a"), text, Format::Yaml, &limits, known);
+        let parsed = read_with(text, known);
         match &parsed.found[0].object {
             Some(Object::HTTPRoute(route)) => {
                 assert_eq!(route.meta.creation_timestamp, parsed.found[0].created);
@@ -199,7 +201,7 @@ fn messages_are_short_and_on_one_line() {
         "apiVersion: v1\nkind: Service\nmetadata: {{name: \"a\\n{}\"}}\n",
         "x".repeat(100_000)
     ));
-    let text = parsed.invalid[0].error.to_string();
+    let text = errors(parsed).remove(0);
     assert!(text.len() < 2_000 && !text.contains('\n'), "{text}");
 }
 
@@ -242,7 +244,7 @@ fn no_message_quotes_a_secret() {
 {apiVersion: v1, kind: SecretList, items: [{metadata: {name: t}, data: {key: 'hunter2!'}}]}
 ",
     );
-    let all = errors(&parsed);
+    let all = errors(parsed);
     assert_eq!(all.len(), 2, "{all:?}");
     assert!(all[0].starts_with("a.yaml:1:"), "{all:?}");
     assert!(

@@ -2,6 +2,7 @@
 
 use proptest::prelude::*;
 
+use super::super::super::error::MAX_ERRORS;
 use super::super::*;
 
 /// A set without files on disk: tests supply their text.
@@ -248,6 +249,40 @@ fn objects_and_errors_are_limited() {
     let all = errors(&set);
     assert_eq!(all.len(), MAX_ERRORS + 1);
     assert!(all.contains(&"b: further errors: 900".to_owned()));
+}
+
+#[test]
+fn objects_keep_their_last_good_version_though_their_error_isnt_kept() {
+    let mut set = empty(1000);
+    let services = |port: u16| -> String {
+        let services = (0..300).map(|n| service(&format!("s{n}"), port));
+        services.collect()
+    };
+    assert_eq!(apply(&mut set, &[("a", Some(&services(1)))]).len(), 300);
+    let invalid = services(1).replace("port: 1", "port: 1, port: 2");
+    assert_eq!(apply(&mut set, &[("a", Some(&invalid))]), [""; 0]);
+    assert_eq!(errors(&set).len(), MAX_ERRORS + 1);
+    assert_eq!(set.count, 300);
+    assert_eq!(apply(&mut set, &[("a", Some(&services(2)))]).len(), 300);
+    // Duplicates count as errors too.
+    let twice = [services(2), services(3)].concat();
+    assert_eq!(apply(&mut set, &[("a", Some(&twice))]), [""; 0]);
+    assert!(errors(&set).contains(&"a: further errors: 200".to_owned()));
+}
+
+#[test]
+fn errors_of_contours_objects_count_only_if_they_are_read() {
+    let invalid = "apiVersion: projectcontour.io/v1\nkind: HTTPProxy\nspec: 5\nmetadata: {name: ";
+    let text: String = (0..150)
+        .map(|n| format!("{invalid}p{n}}}\n---\n"))
+        .collect();
+    let text = text + "kind: 5\n";
+    for (contour, expected) in [(false, 1), (true, MAX_ERRORS + 1)] {
+        let mut set = empty(1000);
+        set.config.contour = contour;
+        apply(&mut set, &[("a", Some(&text))]);
+        assert_eq!(errors(&set).len(), expected);
+    }
 }
 
 proptest! {
