@@ -302,8 +302,12 @@ impl<'l> Builder<'l> {
     }
 
     fn finish(&mut self, at: Offset, held: Held) -> Result<Node, SyntaxError> {
+        // Small vectors have room for four elements, which would multiply the memory of small collections.
         let value = match held {
-            Held::List(items) => Value::List(items),
+            Held::List(mut items) => {
+                items.shrink_to_fit();
+                Value::List(items)
+            }
             Held::Map {
                 mut entries,
                 merged,
@@ -313,6 +317,7 @@ impl<'l> Builder<'l> {
                 if !merged.is_empty() {
                     self.merge(&mut entries, merged)?;
                 }
+                entries.shrink_to_fit();
                 Value::Map(entries)
             }
         };

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
-use crate::files::tree::Node;
+use crate::files::tree::{Node, Value};
 
 /// All documents, as JSON or as `line:column message` for errors.
 fn read_with(
@@ -144,6 +144,22 @@ fn aliases_and_merges_are_expanded() {
     assert!(invalid("a: *nothing").starts_with("1:4 "));
     assert!(invalid("a: &a [*a]").contains("anchor that contains it"));
     assert!(invalid("<<: 1").contains("<<"));
+}
+
+#[test]
+fn small_collections_have_no_spare_capacity() {
+    let Value::List(items) = root("[{a: 1}, [b], {<<: {c: 1}}]").value else {
+        panic!("not a list")
+    };
+    assert_eq!(items.capacity(), 3);
+    for item in &items {
+        let capacity = match &item.value {
+            Value::List(items) => items.capacity(),
+            Value::Map(entries) => entries.capacity(),
+            _ => 0,
+        };
+        assert_eq!(capacity, 1);
+    }
 }
 
 #[test]
