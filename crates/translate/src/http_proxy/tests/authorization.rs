@@ -190,6 +190,13 @@ fn a_check_that_cannot_be_made_refuses_the_requests_that_need_it() {
         ),
         (
             &format!(
+                "{HTTP}, httpSettings: {{allowedAuthorizationHeaders: [{}]}}",
+                "{contains: a}, ".repeat(17)
+            ),
+            "allowedAuthorizationHeaders: has more than 16 entries with contains",
+        ),
+        (
+            &format!(
                 "{GRPC}, authPolicy: {{context: {{a: {}}}}}",
                 "x".repeat(4_096)
             ),
