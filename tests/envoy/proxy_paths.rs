@@ -59,7 +59,7 @@ async fn prefixes_are_replaced_with_correct_slashes() {
         ("root.test", "/a/", "/"),
         ("root.test", "/a/x", "/x"),
         ("root.test", "/a?q", "/?q"),
-        ("root.test", "/ax", "/x"),
+        ("root.test", "/ax", "404"),
         ("all.test", "/", "/b/"),
         ("all.test", "/a/x", "/b/a/x"),
     ] {

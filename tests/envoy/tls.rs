@@ -194,7 +194,7 @@ async fn requests_for_another_listener_are_misdirected() {
                 .await
                 .expect("a response");
             let found = match response.status.as_u16() {
-                200 if response.json().to_string().contains("sesame") => "a header".to_owned(),
+                200 if response.json().to_string().contains("x-sesame") => "a header".to_owned(),
                 200 => response.backend(),
                 status => status.to_string(),
             };

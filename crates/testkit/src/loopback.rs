@@ -2,17 +2,19 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::process;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU16, Ordering};
 
 /// A loopback address that is unique in this run, and most likely among concurrent runs.
 ///
 /// # Panics
-/// After 254 calls.
+/// After 762 calls.
 pub fn new_ip() -> IpAddr {
-    static NEXT: AtomicU8 = AtomicU8::new(1);
+    static NEXT: AtomicU16 = AtomicU16::new(0);
     let id = process::id();
-    let last = NEXT.fetch_add(1, Ordering::Relaxed);
-    assert!(last < u8::MAX, "too many tests for one address range");
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    let (range, last) = (number / 254, number % 254 + 1);
+    assert!(range < 3, "too many tests for three address ranges");
     let [.., third, fourth] = id.to_be_bytes();
-    Ipv4Addr::new(127, 64 | (third & 63), fourth, last).into()
+    let second = [64, 128, 192][usize::from(range)] | (third & 63);
+    Ipv4Addr::new(127, second, fourth, last.to_le_bytes()[0]).into()
 }
