@@ -62,10 +62,10 @@ pub(crate) const STREAM_IDLE: Duration = Duration::from_secs(60 * 60);
 /// Timeout for receiving a request's headers.
 const REQUEST_HEADERS: Duration = Duration::from_secs(10);
 
-/// The number of Envoys that a request may pass, of this fleet and others, before an Envoy responds with 502: backends
-/// may lead back to the fleet, and with mirrors a request would become two at each pass. A redirect that Envoy follows
-/// counts as a pass.
-const MAX_PASSES: u32 = sesame_model::MAX_INTERNAL_REDIRECTS;
+/// The number of Envoys, of this fleet and others, that a request may have passed when it arrives; with more, the Envoy
+/// responds with 502. Backends may lead back to the fleet, and with mirrors a request would multiply at each pass. A redirect
+/// that Envoy follows counts as a pass.
+const MAX_EARLIER_PASSES: u32 = sesame_model::MAX_INTERNAL_REDIRECTS;
 
 /// HTTP/2 limits per connection, from Envoy's best practices for edge proxies.
 const STREAMS: u32 = 100;
@@ -299,7 +299,7 @@ fn filters(settings: &ListenerSettings) -> Vec<pb::HttpFilter> {
     let of_routes = of_routes.into_iter().chain(with_context).chain(last);
     let loops = CdnLoopConfig {
         cdn_id: "sesame".to_owned(),
-        max_allowed_occurrences: MAX_PASSES,
+        max_allowed_occurrences: MAX_EARLIER_PASSES,
     };
     [filter("envoy.filters.http.cdn_loop", loops, false)]
         .into_iter()

@@ -13,5 +13,5 @@ pub const HOP_BY_HOP: [&str; 9] = [
     "upgrade",
 ];
 
-/// Prefixes of headers that control the gateway itself.
-pub const INTERNAL: [&str; 2] = ["x-envoy-", "x-sesame-"];
+/// Prefixes of headers that control the gateway itself. `cdn-loop` counts the Envoys that a request has passed (RFC 8586).
+pub const INTERNAL: [&str; 3] = ["cdn-loop", "x-envoy-", "x-sesame-"];

@@ -40,7 +40,7 @@ pub(crate) fn check_name(field: String, name: &str) -> Result<(), FieldError> {
             "{name} is a framing or hop-by-hop header, which cannot be changed; remove this entry"
         )
     } else if INTERNAL.iter().any(|prefix| lower.starts_with(prefix)) {
-        format!("{name} has a reserved prefix (x-envoy- or x-sesame-); use another name")
+        format!("{name} is reserved (cdn-loop, x-envoy-* and x-sesame-*); use another name")
     } else {
         return Ok(());
     };
@@ -65,6 +65,7 @@ mod tests {
         }
         let reserved = [
             "Content-LENGTH",
+            "CDN-Loop",
             "te",
             "Host",
             ":path",

@@ -1,6 +1,6 @@
 //! The limit on the routes of an HTTPProxy for all roots that include it. Each root has a copy of them.
 //!
-//! In: the roots that include an HTTPProxy. Out: the newest ones, for which it is left out.
+//! In: the roots that include an HTTPProxy. Out: those for which it is left out.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -36,16 +36,18 @@ pub(in crate::http_proxy) fn left_out(
     if included.iter().map(|(_, one)| size(one)).sum::<usize>() <= LIMIT {
         return None;
     }
-    let mut by_age: Vec<_> = included
+    let mut in_order: Vec<_> = included
         .iter()
-        .map(|((_, root), one)| (reader.get(roots, root), root, size(one)))
+        .filter_map(|((_, root), one)| Some((reader.get(roots, root)?, root, size(one))))
         .collect();
-    by_age.sort_by(|(a, ..), (b, ..)| {
-        let seniority = |root: &Option<Arc<Root>>| root.as_ref().map(|root| root.seniority.clone());
-        seniority(a).cmp(&seniority(b))
+    // An HTTPProxy can't choose the roots of other namespaces that include it.
+    in_order.sort_by(|(a, a_key, _), (b, b_key, _)| {
+        let foreign = |key: &ObjectKey| key.namespace != proxy.namespace;
+        let age = a.seniority.cmp(&b.seniority);
+        foreign(a_key).cmp(&foreign(b_key)).then(age)
     });
     let mut left = LIMIT;
-    let exceeding = by_age.into_iter().filter(|(_, _, size)| {
+    let exceeding = in_order.into_iter().filter(|(_, _, size)| {
         let fits = *size <= left;
         left -= if fits { *size } else { 0 };
         !fits
