@@ -37,5 +37,6 @@ pub mod regex;
 pub(crate) mod revocations;
 pub mod service_annotations;
 pub mod services;
+pub(crate) mod shares;
 pub(crate) mod wildcard_budget;
 pub(crate) mod wildcards;

@@ -162,8 +162,8 @@ pub fn route_table(
     }
 }
 
-/// The fields of a table after its hosts, the same for all tables and shards. Envoy sets one or both of the headers, or
-/// a client did.
+/// The fields of a table after its hosts, the same for all tables and shards. Envoy or the client has set the headers that
+/// it removes.
 pub(crate) fn table_tail() -> pb::RouteConfiguration {
     pb::RouteConfiguration {
         request_headers_to_remove: vec![hcm::LISTENER_HEADER.to_owned(), shard::HEADER.to_owned()],

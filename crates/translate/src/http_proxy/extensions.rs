@@ -26,8 +26,8 @@ use crate::configuration::client_certificate;
 use crate::inputs::Inputs;
 use crate::shared::authorities::AuthorityState;
 use crate::shared::contour;
-use crate::shared::datagrams;
 use crate::shared::services::{self as shared, Backend};
+use crate::shared::shares;
 
 /// The maximum weight of a Service. Envoy rejects endpoints if the sum of all weights exceeds 32 bits.
 const MAX_WEIGHT: u32 = 1_000_000;
@@ -456,7 +456,7 @@ pub(crate) fn endpoints(
         });
     let shares = shares.filter(|share| share.weight > 0 && !share.endpoints.is_empty());
     let mut shares = Vec::from_iter(shares);
-    datagrams::limit(&mut shares);
+    shares::limit(&mut shares);
     Some(Endpoints {
         endpoints: Vec::new(),
         shares: shares.into(),
