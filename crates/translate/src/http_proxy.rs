@@ -109,6 +109,8 @@ pub(crate) struct Stages {
     by_included: Index<Inclusion, Included, ObjectKey>,
     /// Findings by the affected HTTPProxy, separately for each root.
     by_affected: Index<Inclusion, Vec<Finding>, ObjectKey>,
+    /// The HTTPProxies that are left out, by root.
+    left_out: Index<ObjectKey, BTreeSet<ObjectKey>, ObjectKey>,
 }
 
 /// Declares our class's HTTPProxies and their references.
@@ -368,6 +370,9 @@ pub(crate) fn stages(b: &mut Builder, inputs: &Inputs, read: Read, sources: Sour
         by_affected: b.index(affected, "http_proxies with errors", |(proxy, _), _| {
             vec![proxy.clone()]
         }),
+        left_out: b.index(left_out, "left out http_proxies by root", |_, roots| {
+            roots.iter().cloned().collect()
+        }),
     }
 }
 
@@ -448,6 +453,12 @@ fn status_of(
         if let Some(message) = held::message(reader, hosts.held, key) {
             findings.push(Finding::error(About::HOST, "spec", message));
         }
+        let left_out = reader.by(stages.left_out, key);
+        findings.extend(
+            left_out
+                .iter()
+                .map(|(included, _)| rules::without(included)),
+        );
     }
     for of_root in reader.values_by(stages.by_affected, key) {
         findings.extend(of_root.iter().cloned());

@@ -104,6 +104,17 @@ pub(super) fn left_out(root: &ObjectKey) -> Finding {
     Finding::error(About::LIMIT, "spec.routes", message)
 }
 
+/// The finding of a root about an HTTPProxy that is left out of its tree.
+pub(super) fn without(included: &ObjectKey) -> Finding {
+    let message = format!(
+        "HTTPProxy {} is left out, since its routes take more than {} MiB for all HTTPProxies with a virtualhost that include \
+         it; its requests get 502; include another HTTPProxy, or ask for it to be divided",
+        included.namespaced_name(),
+        roots::LIMIT / 1024 / 1024
+    );
+    Finding::error(About::INCLUDE, "spec.includes", message)
+}
+
 /// The rules of a root: the routes of the HTTPProxies in its tree, in order. `by_root` has the routes of each HTTPProxy.
 pub(super) fn rules(
     reader: &mut Reader<'_>,

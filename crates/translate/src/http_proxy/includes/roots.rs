@@ -2,7 +2,7 @@
 //!
 //! In: the roots that include an HTTPProxy. Out: those for which it is left out.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use sesame_api::ObjectKey;
@@ -36,16 +36,25 @@ pub(in crate::http_proxy) fn left_out(
     if included.iter().map(|(_, one)| size(one)).sum::<usize>() <= LIMIT {
         return None;
     }
-    let mut in_order: Vec<_> = included
+    let mut by_age: Vec<_> = included
         .iter()
         .filter_map(|((_, root), one)| Some((reader.get(roots, root)?, root, size(one))))
         .collect();
-    // An HTTPProxy can't choose the roots of other namespaces that include it.
-    in_order.sort_by(|(a, a_key, _), (b, b_key, _)| {
-        let foreign = |key: &ObjectKey| key.namespace != proxy.namespace;
-        let age = a.seniority.cmp(&b.seniority);
-        foreign(a_key).cmp(&foreign(b_key)).then(age)
+    by_age.sort_by(|(a, ..), (b, ..)| a.seniority.cmp(&b.seniority));
+    // An HTTPProxy can't choose the roots of other namespaces that include it. Those get equal shares: each namespace's
+    // oldest root comes first, then each one's next.
+    let mut counts: HashMap<&str, usize> = HashMap::new();
+    let in_turns = by_age.into_iter().map(|(_, root, size)| {
+        let count = counts.entry(&root.namespace).or_default();
+        *count += 1;
+        let turn = match root.namespace == proxy.namespace {
+            true => 0,
+            false => *count,
+        };
+        (turn, root, size)
     });
+    let mut in_order: Vec<_> = in_turns.collect();
+    in_order.sort_by_key(|(turn, ..)| *turn);
     let mut left = LIMIT;
     let exceeding = in_order.into_iter().filter(|(_, _, size)| {
         let fits = *size <= left;

@@ -146,6 +146,12 @@ fn many_roots_do_not_repeat_large_routes() {
         "{status}"
     );
     assert!(!status.contains("root-77"), "{status}");
+    let status = world.status("root-79");
+    assert!(
+        status.contains("HTTPProxy shop/child is left out"),
+        "{status}"
+    );
+    assert_eq!(world.status("root-77"), "valid\n");
 
     world.remove("root-10");
     assert!(served(&world, 78));
@@ -161,6 +167,18 @@ fn many_roots_do_not_repeat_large_routes() {
     );
     assert_eq!(world.routes(80, "b.com"), "/ / -> 502\n");
     assert!(served(&world, 79));
+
+    // Other namespaces take turns.
+    let foreign = |n: usize| {
+        format!("{{virtualhost: {{fqdn: c{n}.com}}, includes: [{{name: child, namespace: shop}}]}}")
+    };
+    for n in 10..80 {
+        world.remove(&format!("root-{n}"));
+        world.proxy(&format!("b/root-{n}"), &foreign(n));
+    }
+    world.proxy("c/root", &foreign(80));
+    let served = |n: u32| world.routes(80, &format!("c{n}.com")) != "/ / -> 502\n";
+    assert!(served(10) && !served(79) && served(80));
 }
 
 #[test]
