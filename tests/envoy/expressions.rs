@@ -1,13 +1,13 @@
-//! Regular expressions that would take too much time together aren't served; everything else is.
+//! Conditions that would take too much time together aren't served; everything else is.
 
 use std::fmt::Write as _;
 
-use sesame_testkit::client::Request;
+use sesame_testkit::client::{Request, send};
 
-use crate::harness::{HTTP, Sesame, created, route};
+use crate::harness::{DefaultFleet, HTTP, Sesame, becomes, created, route};
 
-/// The size of a request's path, below Envoy's limit for its headers.
-const PATH: usize = 55_000;
+/// The size of a request's path or header, below Envoy's limit for all of its headers.
+const LONG: usize = 55_000;
 
 /// A route with a rule for each of these expressions, a rule for two matches, and a rule without expressions.
 fn with(name: &str, day: &str, patterns: impl IntoIterator<Item = String>) -> String {
@@ -98,7 +98,71 @@ async fn a_rule_with_costly_expressions_is_refused_and_all_others_are_served() {
 
     // Hostile paths get a response.
     for text in ["a", "ab", "a-long-"] {
-        let path = format!("/{}", text.repeat(PATH / text.len()));
+        let path = format!("/{}", text.repeat(LONG / text.len()));
         assert_eq!(location(&path).await, "404 ");
     }
+}
+
+/// Envoy searches a header for the same number of texts on each of several paths.
+#[tokio::test]
+async fn a_route_with_one_text_too_many_answers_with_an_error() {
+    let mut routes = "  - directResponsePolicy: {statusCode: 200}\n".to_owned();
+    for path in ["/a", "/b"] {
+        for number in 0..20 {
+            let _ = write!(
+                routes,
+                "  - conditions: [{{prefix: {path}}}, {{header: {{name: x-a, contains: b{number}.}}}}]\n    \
+                   directResponsePolicy: {{statusCode: 203}}\n"
+            );
+        }
+    }
+    let objects = format!(
+        "apiVersion: projectsesame.io/v1\nkind: HTTPProxy\nmetadata: {{name: web}}\nspec:\n  \
+           virtualhost: {{fqdn: web.test}}\n  routes:\n{routes}"
+    );
+    let fleet = DefaultFleet::serving("HTTPProxy", &objects).await;
+    becomes(fleet.http, "web.test", "/", "200").await;
+    let status = async |path: &str, text: &str| {
+        let request = Request::get("web.test", path).header("x-a", text);
+        let response = send(fleet.http, &request).await.expect("a response");
+        response.status.as_u16()
+    };
+    for path in ["/a", "/b/c"] {
+        assert_eq!(status(path, "is b8.").await, 203);
+        // It isn't served as /.
+        assert_eq!(status(path, "is b19.").await, 503);
+        assert_eq!(status(path, &"b".repeat(LONG)).await, 503);
+    }
+    assert_eq!(status("/", "is b19.").await, 200);
+}
+
+/// The redirects of a host that stands for all hosts compare the port of a request, each with an expression.
+#[tokio::test]
+async fn the_port_of_a_redirected_host_takes_no_time() {
+    let to_https =
+        "filters: [{type: RequestRedirect, requestRedirect: {scheme: https}}]".to_owned();
+    let rules = [to_https];
+    let objects =
+        route("any", &["web"], &[], &rules) + &route("wide", &["web"], &["*.wide.test"], &rules);
+    let sesame = Sesame::with_gateway(&[HTTP], &objects).await;
+    let location = async |host: &str| {
+        let response = sesame.send(&Request::get(host, "/a")).await;
+        format!(
+            "{} {}",
+            response.status.as_u16(),
+            response.header("location")
+        )
+    };
+    for host in ["x.test", "X.wide.test"] {
+        assert_eq!(location(host).await, format!("302 https://{host}/a"));
+        assert_eq!(
+            location(&format!("{host}:8080")).await,
+            format!("302 https://{host}:443/a")
+        );
+    }
+    assert_eq!(location(&"x".repeat(LONG)).await, "400 ");
+    assert_eq!(
+        location(&format!("x.test:{}", "8".repeat(LONG))).await,
+        "400 "
+    );
 }

@@ -75,8 +75,8 @@ pub use port::{Port, Transport};
 pub use route::{
     Action, Cors, DirectResponse, Forward, HeaderChanges, HeaderLists, HeaderMatch, List,
     MAX_PROGRAM_SIZE, Mirror, OriginMatch, PartsPerMillion, PathMatch, PathRewrite, QueryMatch,
-    Redirect, RedirectPort, Retry, Route, RouteMatch, RouteTable, RouteTableKey, Session, Target,
-    TextMatch, TextPosition, ValueMatch, VirtualHost, VirtualHostKey, WeightedTarget,
+    Redirect, RedirectPort, Retry, Route, RouteMatch, RouteTable, RouteTableKey, Search, Session,
+    Target, TextMatch, TextPosition, ValueMatch, VirtualHost, VirtualHostKey, WeightedTarget,
 };
 pub use route_policy::{
     CookieChange, CrossScheme, ForwardOptions, HashOf, HashPolicy, InternalRedirects,

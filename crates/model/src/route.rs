@@ -227,6 +227,29 @@ pub enum ValueMatch {
     NotOrAbsent(Box<ValueMatch>),
 }
 
+/// A condition for which Envoy reads the whole value, whose time grows with its length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Search<'a> {
+    /// For an RE2 expression.
+    Expression(&'a str),
+    /// For a text at any position.
+    Text(&'a str),
+}
+
+impl ValueMatch {
+    /// How Envoy reads the whole value, if the condition needs this.
+    pub fn search(&self) -> Option<Search<'_>> {
+        match self {
+            Self::Regex(expression) => Some(Search::Expression(expression)),
+            Self::Text(text) => {
+                (text.position == TextPosition::Anywhere).then_some(Search::Text(&text.text))
+            }
+            Self::Not(condition) | Self::NotOrAbsent(condition) => condition.search(),
+            Self::Exact(_) | Self::Present | Self::Absent => None,
+        }
+    }
+}
+
 /// A text to look for in a value.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct TextMatch {

@@ -16,6 +16,7 @@ const MILLION: u32 = 1_000_000;
 
 pub(super) fn matching(matches: &RouteMatch) -> pb::RouteMatch {
     let method = matches.method.iter().map(|method| exact(":method", method));
+    let method = path_first(matches).into_iter().chain(method);
     let headers = matches.headers.iter();
     let headers = headers.map(|header| header_matcher(&header.name, &header.value));
     pb::RouteMatch {
@@ -38,6 +39,24 @@ pub(super) fn matching(matches: &RouteMatch) -> pb::RouteMatch {
         runtime_fraction: matches.share.and_then(share),
         ..Default::default()
     }
+}
+
+/// Compares the path before headers and parameters that take time. Envoy compares a route's path last.
+fn path_first(matches: &RouteMatch) -> Option<pb::HeaderMatcher> {
+    let headers = matches.headers.iter().map(|header| &header.value);
+    let mut values = headers.chain(matches.query.iter().map(|query| &query.value));
+    let beginning = match &matches.path {
+        PathMatch::Exact(path) | PathMatch::Prefix(path) | PathMatch::StartsWith(path) => path,
+        PathMatch::Regex(_) => return None,
+    };
+    let useful = beginning.len() > 1 && values.any(|value| value.search().is_some());
+    useful.then(|| pb::HeaderMatcher {
+        name: ":path".to_owned(),
+        header_match_specifier: Some(HeaderMatchSpecifier::StringMatch(string(
+            MatchPattern::Prefix(beginning.clone()),
+        ))),
+        ..Default::default()
+    })
 }
 
 pub(super) fn header_matcher(name: &str, condition: &ValueMatch) -> pb::HeaderMatcher {
@@ -87,7 +106,7 @@ pub(super) fn present(name: &str) -> pb::HeaderMatcher {
 }
 
 /// Matches a header whose entire value matches an RE2 expression.
-pub(super) fn matches_regex(name: &str, expression: &str) -> pb::HeaderMatcher {
+fn matches_regex(name: &str, expression: &str) -> pb::HeaderMatcher {
     pb::HeaderMatcher {
         name: name.to_owned(),
         header_match_specifier: Some(HeaderMatchSpecifier::StringMatch(string(
@@ -95,6 +114,27 @@ pub(super) fn matches_regex(name: &str, expression: &str) -> pb::HeaderMatcher {
         ))),
         ..Default::default()
     }
+}
+
+/// Matches a Host header with a port, among those that belong to a wildcard domain.
+pub(super) fn has_port(domain: &str) -> pb::HeaderMatcher {
+    match domain.strip_prefix('*') {
+        None | Some("") => matches_regex(":authority", r".*:\d+"),
+        Some(suffix) => pb::HeaderMatcher {
+            name: ":authority".to_owned(),
+            header_match_specifier: Some(HeaderMatchSpecifier::StringMatch(StringMatcher {
+                match_pattern: Some(MatchPattern::Suffix(suffix.to_owned())),
+                ignore_case: true,
+            })),
+            invert_match: true,
+            ..Default::default()
+        },
+    }
+}
+
+/// Matches a Host header that is longer than a name, which has at most 253 bytes, and a port.
+pub(super) fn overlong_host() -> pb::HeaderMatcher {
+    matches_regex(":authority", "(?s).{260,}")
 }
 
 /// Envoy represents the Host header as a pseudo-header, as in HTTP/2.

@@ -22,6 +22,8 @@ pub(super) struct Origin<'a> {
     pub(super) port: u16,
     /// Maps a port in the spec to the port that clients see.
     pub(super) visible_port: &'a mut dyn FnMut(u16) -> u16,
+    /// Whether a redirect depends on the port in the Host header.
+    pub(super) compares_ports: bool,
 }
 
 /// A redirect as one or two actions.
@@ -78,6 +80,7 @@ pub(super) fn redirect(
         port_redirect: default_port.into(),
         ..action.clone()
     });
+    origin.compares_ports |= with_port.is_some();
     action.host_redirect = host;
     Redirects { action, with_port }
 }

@@ -373,7 +373,11 @@ fn a_redirect_includes_only_non_default_ports() {
     assert_eq!(wildcard.len(), 2);
     assert_eq!(
         wildcard[0]["match"]["headers"],
-        json!([{"name": ":authority", "string_match": {"safe_regex": {"regex": r".*:\d+"}}}])
+        json!([{
+            "name": ":authority",
+            "string_match": {"suffix": ".example.com", "ignore_case": true},
+            "invert_match": true,
+        }])
     );
     assert_eq!(
         wildcard[0]["redirect"],

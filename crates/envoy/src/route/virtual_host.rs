@@ -13,7 +13,7 @@ use sesame_model::{
 };
 
 use super::headers::{changes, in_order};
-use super::matching::{differs, exact, matches_regex, matching, present};
+use super::matching::{differs, exact, has_port, matching, overlong_host, present};
 use super::redirect::{Origin, redirect};
 use super::tree::Tree;
 use super::{auth, cookies, cors, forward, global_rate, jwt, options, parts, policy, session};
@@ -106,11 +106,13 @@ pub(super) fn envoys(
         }
         out.push(misdirected);
     }
+    let first = out.len();
     let mut origin = Origin {
         domain: &key.domain,
         secure: frame.listener.is_some(),
         port: key.table.port,
         visible_port,
+        compares_ports: false,
     };
     for route in routes {
         let mut found = as_envoys(route, &mut origin);
@@ -124,6 +126,9 @@ pub(super) fn envoys(
                 .for_each(|route| options::within_host(route, &key.domain));
         }
         out.append(&mut found);
+    }
+    if origin.compares_ports && origin.domain == "*" {
+        out.insert(first, overlong());
     }
     out
 }
@@ -244,6 +249,19 @@ fn misdirected(listener: &str, fallback: bool) -> pb::Route {
     }
 }
 
+/// Rejects requests whose Host header would take time in the expressions of each redirect.
+fn overlong() -> pb::Route {
+    pb::Route {
+        r#match: Some(pb::RouteMatch {
+            path_specifier: Some(pb::route_match::PathSpecifier::Prefix("/".to_owned())),
+            headers: vec![overlong_host()],
+            ..Default::default()
+        }),
+        action: Some(respond(400)),
+        ..Default::default()
+    }
+}
+
 /// A response without a body.
 pub(super) fn respond(status: u16) -> PbAction {
     PbAction::DirectResponse(pb::DirectResponseAction {
@@ -300,7 +318,7 @@ fn as_envoys(route: &Route, origin: &mut Origin<'_>) -> Vec<pb::Route> {
             ..main.clone()
         };
         if let Some(matches) = &mut variant.r#match {
-            matches.headers.push(matches_regex(":authority", r".*:\d+"));
+            matches.headers.push(has_port(origin.domain));
         }
         out.push(variant);
     }

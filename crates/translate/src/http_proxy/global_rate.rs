@@ -18,7 +18,7 @@ use crate::inputs::Inputs;
 use crate::problem::FieldError;
 use crate::settings::RateLimitSettings;
 use crate::shared::default_fleet::Sources;
-use crate::shared::expressions::{ListTime, expression};
+use crate::shared::expressions::ListTime;
 use crate::shared::headers::is_token;
 
 /// The timeout of a call if the ExtensionService doesn't set one.
@@ -274,7 +274,7 @@ fn entry(source: &RateLimitDescriptorEntry, time: &mut ListTime) -> Result<RateE
             }
             let headers = of.headers.iter().enumerate().map(|(index, condition)| {
                 let read = header(condition).and_then(|found| {
-                    expression(&found.value).map_or(Ok(()), |pattern| time.add(pattern))?;
+                    time.add_header(&found)?;
                     Ok(found)
                 });
                 read.map_err(|message| format!("requestHeaderValueMatch.headers[{index}]: {message}"))

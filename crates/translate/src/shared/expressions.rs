@@ -1,272 +1,90 @@
-//! The time for the regular expressions of a host, which Envoy matches one after the other.
+//! The time for the regular expressions of a host, which Envoy matches one after the other, and for the texts that it
+//! searches for.
 //!
 //! In: the matches of a host's objects. Out: those that would take too much time, which aren't served, and a message
 //! about each for the status of its object. It must not depend on kinds of objects, except for the status of responses.
 //!
 //! The oldest objects come first, so a new object never takes the time of an older one.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+mod time;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use sesame_api::{Kind, ObjectKey};
 use sesame_engine::{Builder, Index, Reader, Table};
-use sesame_model::{Action, PathMatch, Route, RouteMatch, ValueMatch, VirtualHost, VirtualHostKey};
+use sesame_model::{Action, Route, RouteMatch, VirtualHost, VirtualHostKey};
 
+use self::time::{Cause, Condition, Load, MAX_EACH, MAX_HOST, MAX_LIST, Sought};
+pub(crate) use self::time::{ListTime, Meter, Scan};
 use crate::problem::{Problem, bounded};
 use crate::shared::covering::Covering;
-use crate::shared::hosts::{self, HostMatch, HostObject, RankedMatch, Sources};
-use crate::shared::regex::{Measure, REQUEST};
+use crate::shared::hosts::{self, HostMatch, RankedMatch, Sources};
+use crate::shared::precedence::MatchRank;
+use crate::shared::regex::REQUEST;
 
-/// The maximum time for an expression, in nanoseconds.
-const MAX_EACH: u64 = 1_000_000;
-/// The maximum time for the expressions of a host that the same request may have to match, in nanoseconds.
-const MAX_HOST: u64 = 3_000_000;
-/// The maximum time for the expressions of a list, in nanoseconds.
-const MAX_LIST: u64 = 1_000_000;
-/// The limit on the work to measure an object's expressions, in instructions. Beyond it, upper bounds are used.
-const MAX_EFFORT: u64 = 2_000_000;
 /// The maximum length of an expression in a message, in characters.
 const MAX_SHOWN: usize = 100;
 /// The maximum number of matches that are reported for a host.
 const MAX_REPORTED: usize = 16;
 
-/// A regular expression of a match.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Scan {
-    /// The part of a request that it matches.
-    part: Part,
-    measure: Arc<Measure>,
-    /// The expression.
-    pattern: Arc<str>,
-}
-
-/// Parts of a request. A request's bytes belong to one part.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Part {
-    /// The path.
-    Path,
-    /// A query parameter, or the path with the query.
-    Target,
-    /// The values of a header.
-    Header(Box<str>),
-}
-
-/// Measures the expressions of an object, each once.
-#[derive(Debug)]
-pub(crate) struct Meter {
-    effort: u64,
-    known: HashMap<String, (Arc<str>, Arc<Measure>)>,
-}
-
-impl Default for Meter {
-    fn default() -> Self {
-        Self {
-            effort: MAX_EFFORT,
-            known: HashMap::new(),
-        }
-    }
-}
-
-impl Meter {
-    /// The expressions of a match.
-    pub(crate) fn scans(&mut self, requests: &RouteMatch) -> Box<[Scan]> {
-        let mut found = Vec::new();
-        if let PathMatch::Regex(pattern) = &requests.path {
-            found.push(self.scan(Part::Path, pattern));
-        }
-        for header in &requests.headers {
-            if let Some(pattern) = expression(&header.value) {
-                let part = match header.name.eq_ignore_ascii_case(":path") {
-                    true => Part::Target,
-                    false => Part::Header(header.name.to_ascii_lowercase().into()),
-                };
-                found.push(self.scan(part, pattern));
-            }
-        }
-        for parameter in &requests.query {
-            if let Some(pattern) = expression(&parameter.value) {
-                found.push(self.scan(Part::Target, pattern));
-            }
-        }
-        found.into()
-    }
-
-    fn scan(&mut self, part: Part, pattern: &str) -> Scan {
-        let effort = &mut self.effort;
-        let (pattern, measure) = match self.known.get(pattern) {
-            Some(known) => known.clone(),
-            None => {
-                let measured = Arc::new(Measure::of(pattern, effort));
-                let new = (Arc::from(pattern), measured);
-                self.known.insert(pattern.to_owned(), new.clone());
-                new
-            }
-        };
-        Scan {
-            part,
-            measure,
-            pattern,
-        }
-    }
-}
-
-/// The expression in a condition.
-pub(crate) fn expression(value: &ValueMatch) -> Option<&str> {
-    match value {
-        ValueMatch::Regex(pattern) => Some(pattern),
-        ValueMatch::Not(value) | ValueMatch::NotOrAbsent(value) => expression(value),
-        _ => None,
-    }
-}
-
 /// Why a match isn't served.
 #[derive(Clone, Debug, PartialEq)]
 struct Reason {
-    pattern: Arc<str>,
+    sought: Sought,
     cause: Cause,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Cause {
-    /// The automaton is too large.
-    States,
-    /// The expression takes this time, in nanoseconds.
-    Each(u64),
-    /// The host's expressions take this time, in nanoseconds.
-    Host(u64),
-    /// The list's expressions take this time, in nanoseconds.
-    List(u64),
-}
-
 impl Reason {
+    fn new(sought: Sought, cause: Cause) -> Self {
+        Self { sought, cause }
+    }
+
     /// What is wrong, and how to fix it.
     fn message(&self, domain: &str) -> String {
         let request = REQUEST / 1_024;
-        let pattern: String = self.pattern.chars().take(MAX_SHOWN).collect();
+        let (what, text, shorter) = match &self.sought {
+            Sought::Expression(text) => {
+                ("regular expression", text, "use smaller repetition counts")
+            }
+            Sought::Text(text) => ("text", text, "use a shorter one"),
+        };
+        let text: String = text.chars().take(MAX_SHOWN).collect();
         let millis = |nanos: u64| nanos.div_ceil(10_000) as f64 / 100.0;
         match self.cause {
             Cause::States => format!(
-                "the regular expression {pattern} needs too many states; avoid counted repetitions such as {{20}} after .* \
-                 or [^/]+"
+                "the {what} {text} needs too many states; avoid counted repetitions such as {{20}} after .* or [^/]+"
             ),
             Cause::Each(nanos) => format!(
-                "the regular expression {pattern} takes Envoy about {} ms for a request of {request} KiB; the limit is {} \
-                 ms; use smaller repetition counts",
+                "the {what} {text} takes Envoy about {} ms for a request of {request} KiB; the limit is {} ms; {shorter}",
                 millis(nanos),
                 millis(MAX_EACH)
             ),
             Cause::List(nanos) => format!(
-                "with the regular expression {pattern}, those of the list take Envoy about {} ms for a request of {request} \
-                 KiB, more than {} ms; use fewer expressions",
+                "with the {what} {text}, the list takes Envoy about {} ms for a request of {request} KiB, more than {} \
+                 ms; use fewer regular expressions and texts",
                 millis(nanos),
                 millis(MAX_LIST)
             ),
-            Cause::Host(nanos) => format!(
-                "with {pattern} added, the regular expressions of host {domain} take Envoy about {} ms for a request of \
-                 {request} KiB; the limit is {} ms; use Exact or PathPrefix matches, fewer expressions, or expressions \
-                 that start with different literals",
-                millis(nanos),
-                millis(MAX_HOST)
-            ),
-        }
-    }
-}
-
-/// The time of a list of expressions, which Envoy compares with the same text.
-#[derive(Debug)]
-pub(crate) struct ListTime {
-    effort: u64,
-    nanos: u64,
-}
-
-impl Default for ListTime {
-    fn default() -> Self {
-        Self {
-            effort: MAX_EFFORT,
-            nanos: 0,
-        }
-    }
-}
-
-impl ListTime {
-    /// Adds an expression.
-    ///
-    /// # Errors
-    /// Why it takes too much time, and how to fix it.
-    pub(crate) fn add(&mut self, pattern: &str) -> Result<(), String> {
-        let cause = match Measure::of(pattern, &mut self.effort).nanos {
-            None => Cause::States,
-            Some(nanos) if nanos > MAX_EACH => Cause::Each(nanos),
-            Some(nanos) if self.nanos + nanos > MAX_LIST => Cause::List(self.nanos + nanos),
-            Some(nanos) => {
-                self.nanos += nanos;
-                return Ok(());
+            Cause::Host(nanos) => {
+                let mend = match &self.sought {
+                    Sought::Expression(_) => {
+                        "use Exact or PathPrefix matches, fewer expressions, or expressions that start with different \
+                         literals"
+                    }
+                    Sought::Text(_) => {
+                        "use exact conditions, or fewer with contains or notcontains for the same header and path, and \
+                         with texts that start with the same letter"
+                    }
+                };
+                format!(
+                    "with the {what} {text} added, the conditions of host {domain} take Envoy about {} ms for a request \
+                     of {request} KiB; the limit is {} ms; {mend}",
+                    millis(nanos),
+                    millis(MAX_HOST)
+                )
             }
-        };
-        let pattern = pattern.into();
-        Err(Reason { pattern, cause }.message(""))
-    }
-}
-
-/// The time of expressions that the same text may have to match: for a path, those whose beginnings start alike.
-#[derive(Default)]
-struct Load<'a> {
-    by_beginning: HashMap<(&'a Part, &'a [u8]), Times>,
-    /// The time of [`Part::Target`]. These bytes may be in the path too.
-    target: u64,
-    /// The maximum time of [`Part::Path`].
-    path: u64,
-}
-
-#[derive(Clone, Copy, Default)]
-struct Times {
-    /// Of the expressions with this beginning, in nanoseconds.
-    own: u64,
-    /// The maximum, with expressions whose beginnings start with this one.
-    most: u64,
-}
-
-impl<'a> Load<'a> {
-    /// Adds an expression.
-    ///
-    /// # Errors
-    /// If it takes too much time.
-    fn add(&mut self, scan: &'a Scan) -> Result<(), Cause> {
-        let nanos = scan.measure.nanos.ok_or(Cause::States)?;
-        if nanos > MAX_EACH {
-            return Err(Cause::Each(nanos));
         }
-        let beginning: &[u8] = match scan.part {
-            Part::Path => &scan.measure.beginning,
-            Part::Target | Part::Header(_) => &[],
-        };
-        let at = |end: usize| (&scan.part, &beginning[..end]);
-        let times = |end| self.by_beginning.get(&at(end)).copied().unwrap_or_default();
-        let above: u64 = (0..beginning.len()).map(|end| times(end).own).sum();
-        let most = above + times(beginning.len()).most + nanos;
-        let total = match scan.part {
-            Part::Path => most.max(self.path) + self.target,
-            Part::Target => most + self.path,
-            Part::Header(_) => most,
-        };
-        if total > MAX_HOST {
-            return Err(Cause::Host(total));
-        }
-        match scan.part {
-            Part::Path => self.path = self.path.max(most),
-            Part::Target => self.target = most,
-            Part::Header(_) => {}
-        }
-        let own = self.by_beginning.entry(at(beginning.len())).or_default();
-        own.own += nanos;
-        own.most += nanos;
-        let mut below = own.most;
-        for end in (0..beginning.len()).rev() {
-            let above = self.by_beginning.entry(at(end)).or_default();
-            above.most = above.most.max(above.own + below);
-            below = above.most;
-        }
-        Ok(())
     }
 }
 
@@ -277,17 +95,6 @@ pub(crate) struct Excess<'a> {
     matches: BTreeMap<usize, Reason>,
     /// The rules with such matches.
     rules: BTreeSet<(&'a ObjectKey, usize)>,
-}
-
-/// What becomes of a match.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Effect {
-    /// It is served as written.
-    Served,
-    /// It isn't matched.
-    LeftOut,
-    /// Its requests get this status.
-    Answered(u16),
 }
 
 /// Finds the matches whose expressions take too much time.
@@ -304,8 +111,8 @@ pub(crate) fn excess<'a>(entries: &[HostMatch<'a>]) -> Excess<'a> {
     for (index, HostMatch { object, entry, .. }) in by_age {
         for scan in &entry.scans {
             if let Err(cause) = load.add(scan) {
-                let pattern = Arc::clone(&scan.pattern);
-                excess.matches.insert(index, Reason { pattern, cause });
+                let sought = scan.sought.clone();
+                excess.matches.insert(index, Reason::new(sought, cause));
                 excess.rules.insert((&object.key, entry.place.0));
                 break;
             }
@@ -320,32 +127,72 @@ impl Excess<'_> {
         self.matches.is_empty()
     }
 
-    /// What becomes of the match with this index. As with other invalid matches, a rule of the Gateway API isn't
-    /// applied in part.
-    pub(crate) fn effect(&self, index: usize, object: &HostObject, entry: &RankedMatch) -> Effect {
+    /// Matches that are served in a different way, by index in the host's order; `None` for those that aren't matched.
+    ///
+    /// A rule of the Gateway API isn't applied in part: its other matches respond with an error. An HTTPProxy's responds
+    /// with an error to the requests that satisfy the other conditions, as if its conditions were invalid.
+    pub(crate) fn replacements(
+        &self,
+        entries: &[HostMatch<'_>],
+    ) -> BTreeMap<usize, Option<RankedMatch>> {
+        let mut found = BTreeMap::new();
         if self.is_empty() {
-            return Effect::Served;
+            return found;
         }
-        if self.matches.contains_key(&index) {
-            return Effect::LeftOut;
+        for (index, HostMatch { object, entry, .. }) in entries.iter().enumerate() {
+            let kind = object.key.kind;
+            let status = hosts::invalid_rule(&object.key);
+            if self.matches.contains_key(&index) {
+                let rest = kind.is_http_proxy().then(|| rest(entry, status)).flatten();
+                found.insert(index, rest);
+            } else if matches!(kind, Kind::HTTPRoute | Kind::GRPCRoute)
+                && self.rules.contains(&(&object.key, entry.place.0))
+            {
+                let requests = entry.routes.first().map(|route| route.matches.clone());
+                let rank = entry.rank.clone();
+                found.insert(
+                    index,
+                    requests.map(|requests| answer(entry, rank, requests, status)),
+                );
+            }
         }
-        let whole = matches!(object.key.kind, Kind::HTTPRoute | Kind::GRPCRoute);
-        match whole && self.rules.contains(&(&object.key, entry.place.0)) {
-            true => Effect::Answered(hosts::invalid_rule(&object.key)),
-            false => Effect::Served,
-        }
+        found
     }
 }
 
-/// A route that answers the requests of another one with a status.
-pub(crate) fn answer(route: &Route, status: u16) -> Arc<Route> {
-    let mut answer = Route::respond_to_all(status);
-    answer.matches = RouteMatch {
-        share: None,
-        ..route.matches.clone()
+/// Answers the requests that satisfy the other conditions of a match; `None` if these are all requests.
+fn rest(entry: &RankedMatch, status: u16) -> Option<RankedMatch> {
+    let mut requests = entry.routes.first()?.matches.clone();
+    for scan in entry.scans.iter().rev() {
+        match scan.condition {
+            Condition::Path => requests.path = scan.paths(),
+            Condition::Header(index) => drop(requests.headers.remove(index)),
+            Condition::Query(index) => drop(requests.query.remove(index)),
+        }
+    }
+    let rank = entry
+        .rank
+        .reduced(&entry.routes.first()?.matches, &requests);
+    (!rank.is_of_all()).then(|| answer(entry, rank, requests, status))
+}
+
+/// Answers these requests with a status.
+fn answer(entry: &RankedMatch, rank: MatchRank, requests: RouteMatch, status: u16) -> RankedMatch {
+    let answer = Route {
+        matches: RouteMatch {
+            share: None,
+            ..requests
+        },
+        action: Action::Respond(status),
+        ..Route::respond_to_all(status)
     };
-    answer.action = Action::Respond(status);
-    Arc::new(answer)
+    RankedMatch {
+        rank,
+        place: entry.place,
+        routes: [Arc::new(answer)].into(),
+        without_tls: None,
+        scans: Box::default(),
+    }
 }
 
 /// The matches of a host that aren't served, by their objects.
@@ -449,4 +296,36 @@ pub(crate) fn problem(
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_have_the_numbers_and_the_fix() {
+        let expression = |cause| Reason::new(Sought::Expression("/.*".into()), cause);
+        let text = |cause| Reason::new(Sought::Text("bot".into()), cause);
+        let message = |reason: Reason| reason.message("example.com");
+        let of_host = Cause::Host(4_012_345);
+        for (reason, expected) in [
+            (
+                expression(of_host),
+                "host example.com take Envoy about 4.02 ms",
+            ),
+            (
+                text(of_host),
+                "fewer with contains or notcontains for the same header and path",
+            ),
+            (
+                expression(Cause::Each(1_500_000)),
+                "about 1.5 ms for a request of 60 KiB; the limit is 1 ms; use smaller repetition counts",
+            ),
+            (
+                text(Cause::Each(1_500_000)),
+                "the text bot takes Envoy about 1.5 ms",
+            ),
+            (expression(Cause::States), "avoid counted repetitions"),
+        ] {
+            let message = message(reason);
+            assert!(message.contains(expected), "{message}");
+        }
+    }
+}

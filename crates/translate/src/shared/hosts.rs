@@ -5,6 +5,8 @@
 //! from one HTTPProxy to another. Within a tier, the order is: more specific match, source with precedence, older
 //! object, name, order within the object (HTTPRouteSpec.hostnames, HTTPRouteRule.matches).
 
+mod order;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -15,12 +17,14 @@ use sesame_model::{
     RateLimit, Route, RouteTableKey, Transport, VirtualHost, VirtualHostKey,
 };
 
+use self::order::replaced;
+pub(crate) use self::order::{HostMatch, in_order};
 use crate::problem::Problem;
 use crate::shared::client_certificates::{self, ClientCertificates};
 use crate::shared::connections::ChainKey;
 use crate::shared::covering::{Covering, PointsByDomain};
 use crate::shared::default_fleet;
-use crate::shared::expressions::{self, Effect, Scan};
+use crate::shared::expressions::{self, Scan};
 use crate::shared::hostname;
 use crate::shared::listeners::{
     ListenerChecks, ListenerId, ListenerPoint, ListenerRef, RequestChecks,
@@ -384,27 +388,15 @@ fn rate(objects: &[HostObject], routes: &[Arc<Route>]) -> Option<Arc<RateLimit>>
     }
 }
 
-/// The routes, and whether matches are left out because of their regular expressions.
+/// The routes, and whether some matches aren't served as written, since their conditions take too much time.
 fn routes(objects: &[HostObject], listeners: &[&ListenerPoint]) -> (Vec<Arc<Route>>, bool) {
     let secure = listeners.iter().any(|point| point.protocol.is_tls());
     let mut routes: Vec<Arc<Route>> = Vec::new();
     let entries = in_order(objects);
     let excess = expressions::excess(&entries);
-    // Whether a match that can be reached is left out.
-    let mut overloaded = false;
-    for (index, HostMatch { object, entry, .. }) in entries.into_iter().enumerate() {
-        match excess.effect(index, object, entry) {
-            Effect::Served => {}
-            Effect::LeftOut => {
-                overloaded = true;
-                continue;
-            }
-            Effect::Answered(status) => {
-                let first = entry.routes.first();
-                routes.extend(first.map(|route| expressions::answer(route, status)));
-                continue;
-            }
-        }
+    let replacements = excess.replacements(&entries);
+    let overloaded = !replacements.is_empty();
+    for HostMatch { entry, .. } in replaced(entries, &replacements) {
         match &entry.without_tls {
             Some(route) if !secure => routes.push(Arc::clone(route)),
             _ => routes.extend(entry.routes.iter().cloned()),
@@ -541,46 +533,6 @@ pub(crate) fn objects(
         found.retain(|object| !object.key.kind.is_http_proxy() || object.original == host);
     }
     found
-}
-
-/// A match of an object with routes for a host.
-pub(crate) struct HostMatch<'a> {
-    pub(crate) object: &'a HostObject,
-    /// Its index in the object's matches.
-    index: usize,
-    pub(crate) entry: &'a RankedMatch,
-}
-
-impl HostMatch<'_> {
-    /// Its order among the matches of its object, also across the rows of an Ingress.
-    pub(crate) fn place(&self) -> impl Ord {
-        (self.entry.place, self.index)
-    }
-}
-
-/// The matches of objects with routes for the same host, in order of precedence.
-pub(crate) fn in_order(objects: &[HostObject]) -> Vec<HostMatch<'_>> {
-    let mut entries = Vec::new();
-    for object in objects {
-        let matches = object.rules.matches.iter().enumerate();
-        entries.extend(matches.map(|(index, entry)| HostMatch {
-            object,
-            index,
-            entry,
-        }));
-    }
-    entries.sort_by(|a, b| {
-        // Usually so: a host with many matches belongs to few objects.
-        if std::ptr::eq(a.object, b.object) {
-            let by_rank = a.entry.rank.cmp(&b.entry.rank);
-            return by_rank.then_with(|| a.place().cmp(&b.place()));
-        }
-        hostname::by_specificity(&a.object.original, &b.object.original)
-            .then_with(|| a.entry.rank.cmp(&b.entry.rank))
-            .then_with(|| a.object.seniority().cmp(b.object.seniority()))
-            .then_with(|| a.place().cmp(&b.place()))
-    });
-    entries
 }
 
 fn takes_everything(route: &Route) -> bool {

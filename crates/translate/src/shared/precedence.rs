@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 
 use jiff::Timestamp;
 use sesame_api::{Meta, NamespacedName};
-use sesame_model::{PathMatch, RouteMatch};
+use sesame_model::{PathMatch, Route, RouteMatch};
 
 /// How specific a match is. The smallest is tried first.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -32,23 +32,45 @@ enum PathRank {
     Default,
 }
 
+impl PathRank {
+    fn of(path: &PathMatch) -> Self {
+        match path {
+            PathMatch::Exact(_) => Self::Exact,
+            PathMatch::Regex(pattern) => Self::Regex(Reverse(pattern.chars().count())),
+            // `/` and `` are the same prefix; a trailing slash has been removed from all others.
+            PathMatch::StartsWith(text) => Self::Prefix(Reverse(text.chars().count())),
+            PathMatch::Prefix(prefix) => {
+                Self::Prefix(Reverse(prefix.trim_end_matches('/').chars().count()))
+            }
+        }
+    }
+}
+
 impl MatchRank {
     /// The rank of a match.
     pub fn of(matches: &RouteMatch) -> Self {
         Self {
-            path: match &matches.path {
-                PathMatch::Exact(_) => PathRank::Exact,
-                PathMatch::Regex(pattern) => PathRank::Regex(Reverse(pattern.chars().count())),
-                // `/` and `` are the same prefix; a trailing slash has been removed from all others.
-                PathMatch::StartsWith(text) => PathRank::Prefix(Reverse(text.chars().count())),
-                PathMatch::Prefix(prefix) => {
-                    PathRank::Prefix(Reverse(prefix.trim_end_matches('/').chars().count()))
-                }
-            },
+            path: PathRank::of(&matches.path),
             any_method: matches.method.is_none(),
             headers: Reverse(matches.headers.len()),
             query: Reverse(matches.query.len()),
         }
+    }
+
+    /// The rank of a match with this rank after the conditions in `from` were reduced to those in `to`.
+    pub(crate) fn reduced(&self, from: &RouteMatch, to: &RouteMatch) -> Self {
+        let mut rank = self.clone();
+        if from.path != to.path {
+            rank.path = PathRank::of(&to.path);
+        }
+        rank.headers.0 -= from.headers.len() - to.headers.len();
+        rank.query.0 -= from.query.len() - to.query.len();
+        rank
+    }
+
+    /// Whether a match with this rank has no conditions.
+    pub(crate) fn is_of_all(&self) -> bool {
+        *self == Self::of(&Route::respond_to_all(404).matches)
     }
 
     /// The rank of a default backend, which gets all requests that match nothing else.

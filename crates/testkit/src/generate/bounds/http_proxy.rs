@@ -28,12 +28,12 @@ fn secret() -> String {
 /// The conditions of a request's headers and parameters, each with the longest texts.
 fn conditions(count: usize) -> Vec<Value> {
     let condition = |(number, name): (usize, String)| match number % 10 {
-        0 => json!({"header": {"name": name, "contains": text(4_096)}}),
-        1 => json!({"header": {"name": name, "notcontains": text(4_096)}}),
+        0 => json!({"header": {"name": name, "contains": text(512)}}),
+        1 => json!({"header": {"name": name, "notcontains": text(512)}}),
         2 => json!({"header": {"name": name, "exact": text(4_096)}}),
         3 => json!({"header": {"name": name, "notexact": text(4_096)}}),
         4 => json!({"header": {"name": name, "regex": regex()}}),
-        5 => json!({"queryParameter": {"name": name, "contains": text(4_096)}}),
+        5 => json!({"queryParameter": {"name": name, "contains": text(512)}}),
         6 => json!({"queryParameter": {"name": name, "exact": text(4_096)}}),
         7 => json!({"queryParameter": {"name": name, "prefix": text(4_096)}}),
         8 => json!({"queryParameter": {"name": name, "suffix": text(4_096)}}),

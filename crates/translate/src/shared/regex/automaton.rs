@@ -5,6 +5,7 @@
 //! the automaton as RE2 does, up to a limit.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use regex_automata::nfa::thompson::{NFA, State, WhichCaptures};
 use regex_automata::util::primitives::StateID;
@@ -24,7 +25,7 @@ const TRANSITION: u64 = 250;
 /// The additional time for each instruction in a transition, in nanoseconds.
 const INSTRUCTION: u64 = 8;
 /// The length of the beginnings that are compared, in bytes.
-const BEGINNING: usize = 64;
+pub const BEGINNING: usize = 64;
 
 /// The limits on building an automaton.
 const MAX_STATES: usize = 4_000;
@@ -37,7 +38,7 @@ pub struct Measure {
     /// The longest time for a request of [`REQUEST`] bytes, in nanoseconds; `None` if the automaton is too large.
     pub nanos: Option<u64>,
     /// What all matching strings start with. Other strings take next to no time. May be truncated.
-    pub beginning: Box<[u8]>,
+    pub beginning: Arc<[u8]>,
 }
 
 impl Measure {
@@ -48,7 +49,7 @@ impl Measure {
         let Some(program) = program else {
             return Self {
                 nanos: None,
-                beginning: Box::default(),
+                beginning: Arc::default(),
             };
         };
         let mut beginning = Vec::new();
