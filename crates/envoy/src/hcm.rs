@@ -62,6 +62,9 @@ pub(crate) const STREAM_IDLE: Duration = Duration::from_secs(60 * 60);
 /// Timeout for receiving a request's headers.
 const REQUEST_HEADERS: Duration = Duration::from_secs(10);
 
+/// The identifier of Sesame's Envoys in the header `cdn-loop`.
+pub(crate) const CDN: &str = "sesame";
+
 /// The number of Envoys, of this fleet and others, that a request may have passed when it arrives; with more, the Envoy
 /// responds with 502. Backends may lead back to the fleet, and with mirrors a request would multiply at each pass. A redirect
 /// that Envoy follows counts as a pass.
@@ -298,7 +301,7 @@ fn filters(settings: &ListenerSettings) -> Vec<pb::HttpFilter> {
     ];
     let of_routes = of_routes.into_iter().chain(with_context).chain(last);
     let loops = CdnLoopConfig {
-        cdn_id: "sesame".to_owned(),
+        cdn_id: CDN.to_owned(),
         max_allowed_occurrences: MAX_EARLIER_PASSES,
     };
     [filter("envoy.filters.http.cdn_loop", loops, false)]

@@ -3,6 +3,10 @@
 use std::iter;
 use std::time::Duration;
 
+use envoy_types::pb::envoy::config::common::mutation_rules::v3::{HeaderMutation, header_mutation};
+use envoy_types::pb::envoy::config::core::v3::{
+    HeaderValue, HeaderValueOption, header_value_option::HeaderAppendAction,
+};
 use envoy_types::pb::envoy::config::route::v3 as pb;
 use envoy_types::pb::envoy::config::route::v3::route::Action;
 use envoy_types::pb::envoy::config::route::v3::route_action::{
@@ -202,6 +206,24 @@ fn retries(retry: &Retry) -> pb::RetryPolicy {
     }
 }
 
+/// Counts a mirrored request as one more pass of an Envoy of Sesame. If a rule leads back to itself, its mirrors multiply the
+/// requests with each pass.
+fn passed() -> HeaderMutation {
+    let header = HeaderValue {
+        key: "cdn-loop".to_owned(),
+        value: hcm::CDN.to_owned(),
+        ..Default::default()
+    };
+    let append = HeaderValueOption {
+        header: Some(header),
+        append_action: HeaderAppendAction::AppendIfExistsOrAdd.into(),
+        ..Default::default()
+    };
+    HeaderMutation {
+        action: Some(header_mutation::Action::Append(append)),
+    }
+}
+
 fn mirrors(forward: &Forward) -> Vec<RequestMirrorPolicy> {
     forward
         .mirrors
@@ -212,6 +234,7 @@ fn mirrors(forward: &Forward) -> Vec<RequestMirrorPolicy> {
             runtime_fraction: mirror.share.and_then(share),
             // By default, Envoy appends `-shadow` to the copy's Host header.
             disable_shadow_host_suffix_append: true,
+            request_headers_mutations: vec![passed()],
             ..Default::default()
         })
         .collect()

@@ -217,7 +217,7 @@ fn timeouts_and_retries_are_encoded() {
 }
 
 #[test]
-fn mirrors_keep_the_host() {
+fn mirrors_keep_the_host_and_count_as_a_pass() {
     let mirror = |share| Mirror {
         cluster: cluster_key("m"),
         share,
@@ -230,13 +230,19 @@ fn mirrors_keep_the_host() {
         ],
         ..forward(vec![target("a", 1)])
     });
+    let pass = json!([{"append": {"header": {"key": "cdn-loop", "value": "sesame"}}}]);
     assert_eq!(
         action["request_mirror_policies"],
         json!([
-            {"cluster": "ns/m:80", "disable_shadow_host_suffix_append": true},
             {
                 "cluster": "ns/m:80",
                 "disable_shadow_host_suffix_append": true,
+                "request_headers_mutations": pass,
+            },
+            {
+                "cluster": "ns/m:80",
+                "disable_shadow_host_suffix_append": true,
+                "request_headers_mutations": pass,
                 "runtime_fraction": {
                     "default_value": {"numerator": 250_000, "denominator": "MILLION"}
                 },

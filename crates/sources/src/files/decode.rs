@@ -115,7 +115,11 @@ impl Reader<'_> {
     fn document(&mut self, document: Document) {
         match document.root {
             Ok(root) => self.node(&root, None, document.errors),
-            Err(error) => self.error(None, error),
+            Err(error) => {
+                for error in document.errors.into_iter().chain([error]) {
+                    self.error(None, error);
+                }
+            }
         }
     }
 

@@ -32,6 +32,17 @@ const SERVICE: &str =
     "apiVersion: v1\nkind: Service\nmetadata: {name: s}\nspec: {ports: [{port: 80}]}\n";
 
 #[test]
+fn the_errors_before_the_end_of_an_unreadable_document_are_reported() {
+    let found = errors(read("a: !x 1\nb: [\n"));
+    assert!(found[0].contains("unsupported tag"), "{found:?}");
+    assert!(found[1].contains("unclosed"), "{found:?}");
+    let many = format!("{SERVICE}kind: [{}]\n", "!x a, ".repeat(1_001));
+    let found = errors(read(&many));
+    assert!(found[0].contains("unsupported tag"), "{found:?}");
+    assert!(found[0].starts_with("a.yaml:5:"), "{}", found[0]);
+}
+
+#[test]
 fn objects_lists_and_typed_lists_are_read() {
     let parsed = read(
         "apiVersion: v1
