@@ -67,7 +67,7 @@ pub struct VirtualHost {
     pub rate: Option<Arc<RateLimit>>,
     /// In order; the first match applies. Without a match, the response is 404.
     pub routes: Vec<Arc<Route>>,
-    /// Whether matches are left out, because their regular expressions take too much time together.
+    /// Whether matches aren't served as written, because their conditions take too much time together.
     pub overloaded: bool,
 }
 

@@ -318,7 +318,7 @@ fn as_envoys(route: &Route, origin: &mut Origin<'_>) -> Vec<pb::Route> {
             ..main.clone()
         };
         if let Some(matches) = &mut variant.r#match {
-            matches.headers.push(has_port(origin.domain));
+            matches.headers.insert(0, has_port(origin.domain));
         }
         out.push(variant);
     }
@@ -362,8 +362,12 @@ fn preflight(route: &Route, main: &pb::Route) -> Option<pb::Route> {
     let mut out = main.clone();
     let headers = &mut out.r#match.as_mut()?.headers;
     headers.retain(|header| header.name != ":method");
-    headers.push(exact(":method", "OPTIONS"));
-    headers.push(exact("access-control-request-method", method));
-    headers.push(present("origin"));
+    // First, since other conditions may take time.
+    let of_preflights = [
+        exact(":method", "OPTIONS"),
+        exact("access-control-request-method", method),
+        present("origin"),
+    ];
+    headers.splice(0..0, of_preflights);
     Some(out)
 }

@@ -57,6 +57,7 @@ pub(super) fn of_included(
     let mut out = Rules::new(host, https);
     out.default_bytes += fragment.default_bytes;
     let visits = visits.iter().map(|conditions| {
+        out.outer = Arc::clone(conditions);
         for route in &fragment.routes {
             out.index = route.index;
             match placed(conditions, route) {
@@ -85,6 +86,7 @@ pub(super) fn of_included(
 pub(super) fn dead_ends(visits: &[Arc<Conditions>], host: &Host, https: u16) -> Vec<Placed> {
     let mut out = Rules::new(host, https);
     let visits = visits.iter().map(|conditions| {
+        out.outer = Arc::clone(conditions);
         out.answer(conditions, DEAD_END, false);
         std::mem::take(&mut out.placed)
     });
@@ -134,6 +136,7 @@ pub(super) fn rules(
     }
     let mut out = Rules::new(host, https);
     for conditions in &tree.dead_ends {
+        out.outer = Arc::clone(conditions);
         out.answer(conditions, DEAD_END, false);
     }
     matches.append(&mut last);
@@ -266,6 +269,8 @@ struct Rules<'a> {
     /// The provider whose tokens are required by routes without a requirement of their own.
     default: Option<Arc<str>>,
     placed: Placed,
+    /// The conditions of the enclosing inclusions.
+    outer: Arc<Conditions>,
     /// The index of the current route.
     index: usize,
     /// The remaining size, in bytes.
@@ -292,6 +297,7 @@ impl<'a> Rules<'a> {
             rate,
             default,
             placed: Placed::default(),
+            outer: Arc::default(),
             index: 0,
             left: MAX_BYTES,
             default_bytes: host.global_rate.default_bytes(),
@@ -387,7 +393,8 @@ impl<'a> Rules<'a> {
         permit_insecure: bool,
         later: bool,
     ) {
-        let scans = self.meter.scans(&requests);
+        let Conditions { headers, query, .. } = &*self.outer;
+        let scans = self.meter.scans_below(&requests, headers, query);
         // The condition of a wildcard host doesn't affect the rank.
         requests.headers.extend(self.one_label.clone());
         let redirect = self.host.redirects() && !permit_insecure;

@@ -94,7 +94,7 @@ pub(super) fn of_routes(
             let rules = reader.get(stages.rules, key)?;
             let mut findings = Findings::of(&rules);
             // Most routes have no expressions, so reading the index for each would waste memory.
-            if rules.has_expressions() {
+            if rules.has_scans() {
                 let partial = findings.partially_invalid.take();
                 findings.partially_invalid =
                     expressions::problem(reader, hosts.refusals, key, partial);

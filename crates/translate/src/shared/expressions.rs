@@ -20,7 +20,6 @@ pub(crate) use self::time::{ListTime, Meter, Scan};
 use crate::problem::{Problem, bounded};
 use crate::shared::covering::Covering;
 use crate::shared::hosts::{self, HostMatch, RankedMatch, Sources};
-use crate::shared::precedence::MatchRank;
 use crate::shared::regex::REQUEST;
 
 /// The maximum length of an expression in a message, in characters.
@@ -92,12 +91,19 @@ impl Reason {
 #[derive(Debug, Default)]
 pub(crate) struct Excess<'a> {
     /// By index in the host's order.
-    matches: BTreeMap<usize, Reason>,
+    matches: BTreeMap<usize, Refused<'a>>,
     /// The rules with such matches.
     rules: BTreeSet<(&'a ObjectKey, usize)>,
 }
 
-/// Finds the matches whose expressions take too much time.
+#[derive(Debug)]
+struct Refused<'a> {
+    /// Why the first of the scans is refused.
+    reason: Reason,
+    scans: Vec<&'a Scan>,
+}
+
+/// Finds the matches whose conditions take too much time.
 pub(crate) fn excess<'a>(entries: &[HostMatch<'a>]) -> Excess<'a> {
     let with_scans = entries.iter().enumerate();
     let with_scans = with_scans.filter(|(_, one)| !one.entry.scans.is_empty());
@@ -110,88 +116,108 @@ pub(crate) fn excess<'a>(entries: &[HostMatch<'a>]) -> Excess<'a> {
     let mut excess = Excess::default();
     for (index, HostMatch { object, entry, .. }) in by_age {
         for scan in &entry.scans {
-            if let Err(cause) = load.add(scan) {
-                let sought = scan.sought.clone();
-                excess.matches.insert(index, Reason::new(sought, cause));
-                excess.rules.insert((&object.key, entry.place.0));
-                break;
-            }
+            let Err(cause) = load.add(scan, entry.routes.len()) else {
+                continue;
+            };
+            excess.rules.insert((&object.key, entry.place.0));
+            let refused = excess.matches.entry(index).or_insert_with(|| Refused {
+                reason: Reason::new(scan.sought(requests(entry)), cause),
+                scans: Vec::new(),
+            });
+            refused.scans.push(scan);
         }
     }
     excess
 }
 
 impl Excess<'_> {
-    /// Whether all matches are served.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.matches.is_empty()
-    }
-
     /// Matches that are served in a different way, by index in the host's order; `None` for those that aren't matched.
     ///
-    /// A rule of the Gateway API isn't applied in part: its other matches respond with an error. An HTTPProxy's responds
-    /// with an error to the requests that satisfy the other conditions, as if its conditions were invalid.
+    /// A rule of the Gateway API isn't applied in part: its other matches respond with an error. An HTTPProxy responds with
+    /// an error to the requests that satisfy the other conditions of a match, as if the refused ones were invalid.
     pub(crate) fn replacements(
         &self,
         entries: &[HostMatch<'_>],
     ) -> BTreeMap<usize, Option<RankedMatch>> {
         let mut found = BTreeMap::new();
-        if self.is_empty() {
+        if self.matches.is_empty() {
             return found;
         }
         for (index, HostMatch { object, entry, .. }) in entries.iter().enumerate() {
-            let kind = object.key.kind;
             let status = hosts::invalid_rule(&object.key);
-            if self.matches.contains_key(&index) {
-                let rest = kind.is_http_proxy().then(|| rest(entry, status)).flatten();
-                found.insert(index, rest);
-            } else if matches!(kind, Kind::HTTPRoute | Kind::GRPCRoute)
-                && self.rules.contains(&(&object.key, entry.place.0))
-            {
-                let requests = entry.routes.first().map(|route| route.matches.clone());
-                let rank = entry.rank.clone();
-                found.insert(
-                    index,
-                    requests.map(|requests| answer(entry, rank, requests, status)),
-                );
+            let of_gateway_api = matches!(object.key.kind, Kind::HTTPRoute | Kind::GRPCRoute);
+            match self.matches.get(&index) {
+                Some(refused) if object.key.kind.is_http_proxy() => {
+                    found.insert(index, rest(entry, &refused.scans, status));
+                }
+                Some(_) => {
+                    found.insert(index, None);
+                }
+                None if of_gateway_api && self.rules.contains(&(&object.key, entry.place.0)) => {
+                    found.insert(index, Some(answer(entry, status)));
+                }
+                None => {}
             }
         }
         found
     }
 }
 
-/// Answers the requests that satisfy the other conditions of a match; `None` if these are all requests.
-fn rest(entry: &RankedMatch, status: u16) -> Option<RankedMatch> {
-    let mut requests = entry.routes.first()?.matches.clone();
-    for scan in entry.scans.iter().rev() {
-        match scan.condition {
-            Condition::Path => requests.path = scan.paths(),
-            Condition::Header(index) => drop(requests.headers.remove(index)),
-            Condition::Query(index) => drop(requests.query.remove(index)),
-        }
-    }
-    let rank = entry
-        .rank
-        .reduced(&entry.routes.first()?.matches, &requests);
-    (!rank.is_of_all()).then(|| answer(entry, rank, requests, status))
+/// The requests of a match.
+fn requests(entry: &RankedMatch) -> &RouteMatch {
+    &entry.routes[0].matches
 }
 
-/// Answers these requests with a status.
-fn answer(entry: &RankedMatch, rank: MatchRank, requests: RouteMatch, status: u16) -> RankedMatch {
+/// Answers the requests that satisfy the other conditions of a match; `None` if these are all requests. Also `None` if an
+/// inclusion has one of the conditions: an included HTTPProxy must not affect requests that don't satisfy them.
+fn rest(entry: &RankedMatch, refused: &[&Scan], status: u16) -> Option<RankedMatch> {
+    if refused.iter().any(|scan| scan.inherited) {
+        return None;
+    }
+    let reduced = |route: &Route| {
+        let mut requests = route.matches.clone();
+        for scan in refused.iter().rev() {
+            match scan.condition {
+                Condition::Path => requests.path = scan.paths(),
+                Condition::Header(index) => drop(requests.headers.remove(index)),
+                Condition::Query(index) => drop(requests.query.remove(index)),
+            }
+        }
+        Route {
+            matches: requests,
+            ..route.clone()
+        }
+    };
+    let route = Route {
+        action: Action::Respond(status),
+        session: None,
+        ..reduced(&entry.routes[0])
+    };
+    let rank = entry.rank.reduced(requests(entry), &route.matches);
+    (!rank.is_of_all()).then(|| RankedMatch {
+        rank,
+        place: entry.place,
+        routes: [Arc::new(route)].into(),
+        without_tls: entry
+            .without_tls
+            .as_ref()
+            .map(|route| Arc::new(reduced(route))),
+        scans: Box::default(),
+    })
+}
+
+/// Answers the requests of a match with a status.
+fn answer(entry: &RankedMatch, status: u16) -> RankedMatch {
     let answer = Route {
         matches: RouteMatch {
             share: None,
-            ..requests
+            ..requests(entry).clone()
         },
-        action: Action::Respond(status),
         ..Route::respond_to_all(status)
     };
     RankedMatch {
-        rank,
-        place: entry.place,
         routes: [Arc::new(answer)].into(),
-        without_tls: None,
-        scans: Box::default(),
+        ..entry.clone()
     }
 }
 
@@ -243,7 +269,7 @@ fn of_host(reader: &mut Reader<'_>, sources: Sources, key: &VirtualHostKey) -> O
     let excess = excess(&entries);
     let mut counts: BTreeMap<&ObjectKey, usize> = BTreeMap::new();
     let mut refusals = Vec::new();
-    for (index, reason) in excess.matches {
+    for (index, Refused { reason, .. }) in excess.matches {
         let HostMatch { object, entry, .. } = entries[index];
         let count = counts.entry(&object.key).or_default();
         *count += 1;

@@ -68,8 +68,8 @@ impl RouteRules {
         routes.any(|route| takes_everything(route))
     }
 
-    /// Whether a match has a regular expression.
-    pub(crate) fn has_expressions(&self) -> bool {
+    /// Whether a match has a condition that takes time.
+    pub(crate) fn has_scans(&self) -> bool {
         self.matches.iter().any(|entry| !entry.scans.is_empty())
     }
 
@@ -105,7 +105,7 @@ pub struct RankedMatch {
     pub routes: Box<[Arc<Route>]>,
     /// Replaces the routes on listeners without TLS, usually with a redirect to HTTPS.
     pub without_tls: Option<Arc<Route>>,
-    /// The regular expressions of the match, in its order.
+    /// The conditions that take time, in the match's order.
     pub scans: Box<[Scan]>,
 }
 

@@ -4,12 +4,13 @@
 //! the texts that start with it.
 
 use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hasher};
 use std::sync::Arc;
 
-use sesame_model::{HeaderMatch, PathMatch, RouteMatch, Search, ValueMatch};
+use sesame_model::{HeaderMatch, PathMatch, QueryMatch, RouteMatch, Search, ValueMatch};
 
 use super::Reason;
-use crate::shared::regex::{BEGINNING, Measure, REQUEST};
+use crate::shared::regex::{Measure, REQUEST};
 
 /// The maximum time for a condition, in nanoseconds.
 pub(super) const MAX_EACH: u64 = 1_000_000;
@@ -19,21 +20,25 @@ pub(super) const MAX_HOST: u64 = 3_000_000;
 pub(super) const MAX_LIST: u64 = 1_000_000;
 /// The limit on the work to measure an object's expressions, in instructions. Beyond it, upper bounds are used.
 const MAX_EFFORT: u64 = 2_000_000;
+/// The time to search a part for a text's first letter, in nanoseconds.
+const SEARCH: u64 = 5_000;
 /// The time to compare a text at one place of a request, in nanoseconds.
 const COMPARE: usize = 5;
 /// The length of a text whose comparison takes one nanosecond more.
 const PER_NANO: usize = 64;
+/// The length of the beginnings of paths that are compared, in bytes.
+const BEGINNING: usize = 32;
 
 /// A condition of a match for which Envoy reads a whole part of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scan {
     pub(super) condition: Condition,
+    /// Whether it belongs to an inclusion of the HTTPProxy with the match.
+    pub(super) inherited: bool,
     part: Part,
     /// What the paths of the requests that it is compared with start with.
     beginning: Arc<[u8]>,
-    /// The longest time for a request of [`REQUEST`] bytes, in nanoseconds; `None` without a limit.
-    nanos: Option<u64>,
-    pub(super) sought: Sought,
+    time: Option<Time>,
 }
 
 /// The place of a condition in a [`RouteMatch`].
@@ -44,11 +49,29 @@ pub(super) enum Condition {
     Query(usize),
 }
 
+/// The longest time of a condition for a request of [`REQUEST`] bytes, in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Time {
+    /// To read all bytes, and to build an automaton again, for which few bytes suffice.
+    Expression { reading: u64, building: u64 },
+    /// To compare a text with this first letter, in lower case, wherever it is found.
+    Text { initial: u8, comparing: u64 },
+}
+
 /// What Envoy looks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Sought {
     Expression(Arc<str>),
     Text(Arc<str>),
+}
+
+impl From<Search<'_>> for Sought {
+    fn from(search: Search<'_>) -> Self {
+        match search {
+            Search::Expression(text) => Self::Expression(text.into()),
+            Search::Text(text) => Self::Text(text.into()),
+        }
+    }
 }
 
 /// Parts of a request.
@@ -63,6 +86,14 @@ enum Part {
 }
 
 impl Part {
+    fn of_header(name: &str) -> Self {
+        match name.to_ascii_lowercase().as_str() {
+            ":path" => Self::Target,
+            "host" => Self::Header(":authority".into()),
+            name => Self::Header(name.into()),
+        }
+    }
+
     /// The header whose bytes it has; `None` for those of the path and the query.
     fn header(&self) -> Option<&str> {
         match self {
@@ -73,12 +104,15 @@ impl Part {
 }
 
 impl Scan {
-    /// The first letter of a text, in lower case.
-    fn initial(&self) -> Option<u8> {
-        match &self.sought {
-            Sought::Expression(_) => None,
-            Sought::Text(text) => initial(text),
-        }
+    /// What Envoy looks for. `requests` is the match with the condition.
+    pub(super) fn sought(&self, requests: &RouteMatch) -> Sought {
+        let search = match (self.condition, &requests.path) {
+            (Condition::Path, PathMatch::Regex(pattern)) => Some(Search::Expression(pattern)),
+            (Condition::Path, _) => None,
+            (Condition::Header(index), _) => requests.headers[index].value.search(),
+            (Condition::Query(index), _) => requests.query[index].value.search(),
+        };
+        search.unwrap_or(Search::Text("")).into()
     }
 
     /// All paths that the condition applies to.
@@ -92,21 +126,36 @@ impl Scan {
     }
 }
 
-fn initial(text: &str) -> Option<u8> {
-    text.bytes().next().map(|byte| byte.to_ascii_lowercase())
-}
+impl Time {
+    fn of_text(text: &str) -> Option<Self> {
+        let initial = text.bytes().next()?.to_ascii_lowercase();
+        let nanos = REQUEST * COMPARE + REQUEST * text.len() / PER_NANO;
+        Some(Self::Text {
+            initial,
+            comparing: u64::try_from(nanos).unwrap_or(u64::MAX),
+        })
+    }
 
-/// The longest time to search a request for a text, in nanoseconds.
-fn search(text: &str) -> u64 {
-    let nanos = REQUEST * COMPARE + REQUEST * text.len() / PER_NANO;
-    u64::try_from(nanos).unwrap_or(u64::MAX)
+    fn of_expression(measure: &Measure) -> Option<Self> {
+        measure.nanos.map(|nanos| Self::Expression {
+            reading: nanos - measure.building,
+            building: measure.building,
+        })
+    }
+
+    fn nanos(self) -> u64 {
+        match self {
+            Self::Expression { reading, building } => reading + building,
+            Self::Text { comparing, .. } => comparing,
+        }
+    }
 }
 
 /// Measures the conditions of an object, each expression once.
 #[derive(Debug)]
 pub(crate) struct Meter {
     effort: u64,
-    known: HashMap<String, (Arc<str>, Measure)>,
+    known: HashMap<String, Measure>,
 }
 
 impl Default for Meter {
@@ -123,60 +172,71 @@ impl Meter {
     pub(crate) fn scans(&mut self, requests: &RouteMatch) -> Box<[Scan]> {
         let mut found = Vec::new();
         if let PathMatch::Regex(pattern) = &requests.path {
-            let (sought, measure) = self.measure(pattern);
+            let measure = self.measure(pattern);
             found.push(Scan {
                 condition: Condition::Path,
+                inherited: false,
                 part: Part::Path,
                 beginning: Arc::clone(&measure.beginning),
-                nanos: measure.nanos,
-                sought: Sought::Expression(sought),
+                time: Time::of_expression(&measure),
             });
         }
         let beginning: Arc<[u8]> = beginning(&requests.path).into();
-        let headers = requests.headers.iter().map(|one| (&one.name, &one.value));
-        for (index, (name, value)) in headers.enumerate() {
-            let part = match name.eq_ignore_ascii_case(":path") {
-                true => Part::Target,
-                false => Part::Header(name.to_ascii_lowercase().into()),
-            };
-            let scan = self.scan(value, Condition::Header(index), part, &beginning);
-            found.extend(scan);
+        for (index, header) in requests.headers.iter().enumerate() {
+            let condition = Condition::Header(index);
+            let part = || Part::of_header(&header.name);
+            found.extend(self.scan(&header.value, condition, part, &beginning));
         }
         for (index, parameter) in requests.query.iter().enumerate() {
             let condition = Condition::Query(index);
-            found.extend(self.scan(&parameter.value, condition, Part::Target, &beginning));
+            found.extend(self.scan(&parameter.value, condition, || Part::Target, &beginning));
         }
         found.into()
+    }
+
+    /// The same, for a match with conditions of enclosing inclusions.
+    pub(crate) fn scans_below(
+        &mut self,
+        requests: &RouteMatch,
+        headers: &[HeaderMatch],
+        query: &[QueryMatch],
+    ) -> Box<[Scan]> {
+        let mut scans = self.scans(requests);
+        for scan in &mut scans {
+            scan.inherited = match scan.condition {
+                Condition::Path => false,
+                Condition::Header(index) => headers.contains(&requests.headers[index]),
+                Condition::Query(index) => query.contains(&requests.query[index]),
+            };
+        }
+        scans
     }
 
     fn scan(
         &mut self,
         value: &ValueMatch,
         condition: Condition,
-        part: Part,
+        part: impl FnOnce() -> Part,
         beginning: &Arc<[u8]>,
     ) -> Option<Scan> {
-        let (sought, nanos) = match value.search()? {
-            Search::Expression(pattern) => {
-                let (pattern, measure) = self.measure(pattern);
-                (Sought::Expression(pattern), measure.nanos)
-            }
-            Search::Text(text) => (Sought::Text(text.into()), Some(search(text))),
+        let time = match value.search()? {
+            Search::Expression(pattern) => Time::of_expression(&self.measure(pattern)),
+            Search::Text(text) => Time::of_text(text),
         };
         Some(Scan {
             condition,
-            part,
+            inherited: false,
+            part: part(),
             beginning: Arc::clone(beginning),
-            nanos,
-            sought,
+            time,
         })
     }
 
-    fn measure(&mut self, pattern: &str) -> (Arc<str>, Measure) {
+    fn measure(&mut self, pattern: &str) -> Measure {
         if let Some(known) = self.known.get(pattern) {
             return known.clone();
         }
-        let new = (Arc::from(pattern), Measure::of(pattern, &mut self.effort));
+        let new = Measure::of(pattern, &mut self.effort);
         self.known.insert(pattern.to_owned(), new.clone());
         new
     }
@@ -203,7 +263,7 @@ pub(crate) struct ListTime {
     /// Of all expressions, in nanoseconds.
     expressions: u64,
     /// Of texts for the same header that start with the same letter, in nanoseconds.
-    texts: HashMap<(Box<str>, Option<u8>), u64>,
+    texts: HashMap<(Part, u8), u64>,
     /// The maximum of `texts`.
     most: u64,
 }
@@ -241,9 +301,12 @@ impl ListTime {
             None => Ok(()),
             Some(Search::Expression(pattern)) => self.add(pattern),
             Some(Search::Text(text)) => {
-                let key = (header.name.as_str().into(), initial(text));
-                let others = self.texts.entry(key).or_default();
-                let added = within(Some(search(text)), self.expressions + *others)
+                let Some(Time::Text { initial, comparing }) = Time::of_text(text) else {
+                    return Ok(());
+                };
+                let others = self.texts.entry((Part::of_header(&header.name), initial));
+                let others = others.or_default();
+                let added = within(Some(comparing), self.expressions + *others)
                     .map_err(|cause| Reason::new(Sought::Text(text.into()), cause).message(""))?;
                 *others += added;
                 self.most = self.most.max(*others);
@@ -276,18 +339,109 @@ pub(super) enum Cause {
     List(u64),
 }
 
-/// The time of conditions that may apply to the same request: those whose beginnings start alike.
+/// The time of a host's conditions that may apply to the same request: of those whose beginnings start alike.
 #[derive(Default)]
 pub(super) struct Load<'a> {
-    /// The conditions of a group read the same bytes: expressions all of them, texts those that are equal to their first
-    /// letter.
-    groups: HashMap<(&'a Part, Option<u8>), ByBeginning<'a>>,
-    /// The maximum times of conditions that have the same bytes, which add up: of expressions for the path, of other
-    /// expressions, and of the texts with any first letter.
-    most: HashMap<Option<&'a str>, [u64; 3]>,
+    groups: HashMap<Group<'a>, ByBeginning>,
+    /// The maximum times of groups that read the same bytes, which add up, by header.
+    of_bytes: HashMap<Option<&'a str>, OfBytes>,
+    /// The maximum of these sums.
+    reading: u64,
+    /// The maximum time of [`Group::Building`].
+    building: u64,
 }
 
-type ByBeginning<'a> = HashMap<&'a [u8], Times>;
+/// Conditions whose times add up.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Group<'a> {
+    /// Expressions for a part read all of its bytes. Texts are searched for their first letters there.
+    Reading(&'a Part),
+    /// Texts are compared where a part has their first letter.
+    Comparing(&'a Part, u8),
+    /// A request can have bytes for the automatons of all parts.
+    Building,
+}
+
+/// The maximum times for the same bytes, in nanoseconds.
+#[derive(Clone, Copy, Default)]
+struct OfBytes {
+    /// Of [`Part::Path`].
+    path: u64,
+    /// Of reading another part.
+    reading: u64,
+    /// Of comparing texts with any of the letters.
+    comparing: u64,
+}
+
+impl<'a> Load<'a> {
+    /// Adds a condition of a match that is `copies` routes in Envoy.
+    ///
+    /// # Errors
+    /// If it takes too much time.
+    pub(super) fn add(&mut self, scan: &'a Scan, copies: usize) -> Result<(), Cause> {
+        let time = scan.time.ok_or(Cause::States)?;
+        if time.nanos() > MAX_EACH {
+            return Err(Cause::Each(time.nanos()));
+        }
+        let part = &scan.part;
+        let charges = match time {
+            Time::Expression { reading, building } => {
+                [(Group::Reading(part), reading), (Group::Building, building)]
+            }
+            Time::Text { initial, comparing } => [
+                (Group::Reading(part), SEARCH),
+                (Group::Comparing(part, initial), comparing),
+            ],
+        };
+        let copies = u64::try_from(copies).unwrap_or(u64::MAX);
+        let charges = charges.map(|(group, nanos)| (group, nanos.saturating_mul(copies)));
+        let levels = levels(&scan.beginning);
+        let of_bytes = self.of_bytes.entry(part.header()).or_default();
+        let mut after = *of_bytes;
+        let mut building = self.building;
+        for (group, nanos) in charges {
+            let groups = &self.groups;
+            let most = groups.get(&group).map_or(0, |group| group.most(&levels));
+            let most = most.saturating_add(nanos);
+            let maximum = match group {
+                Group::Reading(Part::Path) => &mut after.path,
+                Group::Reading(_) => &mut after.reading,
+                Group::Comparing(..) => &mut after.comparing,
+                Group::Building => &mut building,
+            };
+            *maximum = most.max(*maximum);
+        }
+        let same = [after.path, after.reading, after.comparing];
+        let reading = same.into_iter().fold(0, u64::saturating_add);
+        let reading = reading.max(self.reading);
+        let total = reading.saturating_add(building);
+        if total > MAX_HOST {
+            return Err(Cause::Host(total));
+        }
+        *of_bytes = after;
+        (self.reading, self.building) = (reading, building);
+        for (group, nanos) in charges {
+            self.groups.entry(group).or_default().add(&levels, nanos);
+        }
+        Ok(())
+    }
+}
+
+/// Identifiers for the parts that a beginning starts with, from the empty one to the whole. In steps of two bytes, since each
+/// takes memory. Equal identifiers of different parts would only count their times together.
+fn levels(beginning: &[u8]) -> Vec<u64> {
+    let mut hasher = DefaultHasher::new();
+    let mut levels = vec![hasher.finish()];
+    levels.extend(beginning.chunks_exact(2).map(|pair| {
+        hasher.write(pair);
+        hasher.finish()
+    }));
+    levels
+}
+
+/// The times of a group's conditions, by what their beginnings start with.
+#[derive(Default)]
+struct ByBeginning(HashMap<u64, Times>);
 
 #[derive(Clone, Copy, Default)]
 struct Times {
@@ -297,44 +451,26 @@ struct Times {
     most: u64,
 }
 
-impl<'a> Load<'a> {
-    /// Adds a condition.
-    ///
-    /// # Errors
-    /// If it takes too much time.
-    pub(super) fn add(&mut self, scan: &'a Scan) -> Result<(), Cause> {
-        let nanos = scan.nanos.ok_or(Cause::States)?;
-        if nanos > MAX_EACH {
-            return Err(Cause::Each(nanos));
+impl ByBeginning {
+    /// The longest time of conditions that apply to the same request as one with this beginning.
+    fn most(&self, levels: &[u64]) -> u64 {
+        let times = |level: &u64| self.0.get(level).copied().unwrap_or_default();
+        let (last, above) = levels.split_last().expect("the empty beginning");
+        above.iter().map(|level| times(level).own).sum::<u64>() + times(last).most
+    }
+
+    fn add(&mut self, levels: &[u64], nanos: u64) {
+        let mut below = 0;
+        for (distance, level) in levels.iter().rev().enumerate() {
+            let times = self.0.entry(*level).or_default();
+            if distance == 0 {
+                times.own += nanos;
+                times.most += nanos;
+            } else {
+                times.most = times.most.max(times.own + below);
+            }
+            below = times.most;
         }
-        let initial = scan.initial();
-        let group = self.groups.entry((&scan.part, initial)).or_default();
-        let at = |end: usize| &scan.beginning[..end];
-        let end = scan.beginning.len();
-        let times = |end| group.get(at(end)).copied().unwrap_or_default();
-        let above: u64 = (0..end).map(|end| times(end).own).sum();
-        let most = above + times(end).most + nanos;
-        let kinds = self.most.entry(scan.part.header()).or_default();
-        let kind = match (&scan.part, initial) {
-            (Part::Path, _) => 0,
-            (_, None) => 1,
-            (_, Some(_)) => 2,
-        };
-        let others: u64 = kinds.iter().sum::<u64>() - kinds[kind];
-        if others + most > MAX_HOST {
-            return Err(Cause::Host(others + most));
-        }
-        kinds[kind] = kinds[kind].max(most);
-        let own = group.entry(at(end)).or_default();
-        own.own += nanos;
-        own.most += nanos;
-        let mut below = own.most;
-        for end in (0..end).rev() {
-            let above = group.entry(at(end)).or_default();
-            above.most = above.most.max(above.own + below);
-            below = above.most;
-        }
-        Ok(())
     }
 }
 

@@ -25,7 +25,7 @@ const TRANSITION: u64 = 250;
 /// The additional time for each instruction in a transition, in nanoseconds.
 const INSTRUCTION: u64 = 8;
 /// The length of the beginnings that are compared, in bytes.
-pub const BEGINNING: usize = 64;
+const BEGINNING: usize = 64;
 
 /// The limits on building an automaton.
 const MAX_STATES: usize = 4_000;
@@ -37,6 +37,8 @@ const MAX_EFFORT: u64 = 50_000;
 pub struct Measure {
     /// The longest time for a request of [`REQUEST`] bytes, in nanoseconds; `None` if the automaton is too large.
     pub nanos: Option<u64>,
+    /// The part of it that a few bytes may take, if each request needs other parts of the automaton.
+    pub building: u64,
     /// What all matching strings start with. Other strings take next to no time. May be truncated.
     pub beginning: Arc<[u8]>,
 }
@@ -49,14 +51,17 @@ impl Measure {
         let Some(program) = program else {
             return Self {
                 nanos: None,
+                building: 0,
                 beginning: Arc::default(),
             };
         };
         let mut beginning = Vec::new();
         begin(&program, &mut beginning);
         beginning.truncate(BEGINNING);
+        let times = times(&program, effort);
         Self {
-            nanos: nanos(&program, effort),
+            nanos: times.map(|(reading, building)| reading + building),
+            building: times.map_or(0, |(_, building)| building),
             beginning: beginning.into(),
         }
     }
@@ -76,7 +81,8 @@ fn begin(program: &Hir, out: &mut Vec<u8>) -> bool {
     }
 }
 
-fn nanos(program: &Hir, effort: &mut u64) -> Option<u64> {
+/// The time of the first request, and the additional time of each request that needs other parts of the automaton.
+fn times(program: &Hir, effort: &mut u64) -> Option<(u64, u64)> {
     let longest = program.properties().maximum_len();
     // A longer text is read up to the byte that can't match any more.
     let read = longest.map_or(REQUEST, |longest| longest.saturating_add(1).min(REQUEST));
@@ -92,20 +98,20 @@ fn nanos(program: &Hir, effort: &mut u64) -> Option<u64> {
     let built = Automaton::new(&nfa).transitions(&mut allowed);
     *effort = effort.saturating_sub(before - allowed);
     let each = TRANSITION + INSTRUCTION * 2 * instructions(&nfa);
-    let building = match built {
+    // A request needs at most one new transition for each of its bytes.
+    let most = read.saturating_mul(each);
+    Some(match built {
         Some(Transitions {
             count,
             instructions,
         }) => {
             let all = count * TRANSITION + instructions * INSTRUCTION;
-            // A request needs at most one new transition for each of its bytes.
-            all.min(read.saturating_mul(each))
+            (steps + all.min(most), 0)
         }
         // The automaton may be built again for each request.
-        None if longest.is_some() => read.saturating_mul(each),
+        None if longest.is_some() => (steps, most),
         None => return None,
-    };
-    Some(steps + building)
+    })
 }
 
 fn instructions(nfa: &NFA) -> u64 {

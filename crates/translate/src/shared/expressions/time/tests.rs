@@ -16,7 +16,7 @@ fn fitting(matches: impl IntoIterator<Item = RouteMatch>) -> usize {
     let scans: Vec<_> = matches.map(|one| meter.scans(&one)).collect();
     let mut load = Load::default();
     let scans = scans.iter();
-    let fits = scans.filter(|scans| scans.iter().all(|scan| load.add(scan).is_ok()));
+    let fits = scans.filter(|scans| scans.iter().all(|scan| load.add(scan, 1).is_ok()));
     fits.count()
 }
 
@@ -74,6 +74,9 @@ fn headers_are_separate_and_queries_are_not() {
     let alone = fitting(one.clone());
     assert!((24..34).contains(&alone), "{alone}");
     assert_eq!(fitting(one.chain(two)), 2 * alone);
+    let host = (0..60).map(|number| header("Host", number));
+    let authority = (0..60).map(|number| header(":authority", number));
+    assert_eq!(fitting(host.chain(authority)), alone);
     let paths = (0..30).map(|number| requests(&format!("/.*{number}")));
     let both = fitting(paths.clone().chain((0..30).map(query)));
     assert!((24..34).contains(&both), "{both}");
@@ -90,7 +93,7 @@ fn measuring_an_object_takes_limited_work() {
     assert_eq!(meter.effort, 0);
     // Bounded expressions get an upper bound.
     let scans = meter.scans(&requests("/[a-z]{1,5}"));
-    assert!(scans[0].nanos < Some(50_000));
+    assert!(scans[0].time.is_some_and(|time| time.nanos() < 50_000));
 }
 
 #[test]
@@ -152,8 +155,8 @@ fn texts_take_time_only_for_their_first_letter() {
     let one = fitting(of(b'a', 100));
     assert!((8..12).contains(&one), "{one}");
     assert_eq!(fitting(of(b'a', 100).chain(of(b'A', 100))), one);
-    let letters = (b'a'..=b'z').flat_map(|letter| of(letter, 100));
-    assert_eq!(fitting(letters), 26 * one);
+    let letters = (b'a'..=b'z').flat_map(|letter| of(letter, 6));
+    assert_eq!(fitting(letters), 26 * 6);
     // Expressions read all letters.
     let expression = ValueMatch::Regex(".*x".to_owned());
     let expressions = (0..20).map(|_| {
@@ -189,4 +192,27 @@ fn conditions_of_different_paths_take_different_requests() {
     );
     let nested = of(&mut (1..99).map(|depth| "/a".repeat(depth)));
     assert!((8..12).contains(&nested), "{nested}");
+}
+
+#[test]
+fn automatons_of_all_headers_take_time_together() {
+    // Few bytes suffice to build many states.
+    let expression = ValueMatch::Regex("[ab]{0,20}a[ab]{20}".to_owned());
+    let matches = (0..100).map(|number| {
+        let path = PathMatch::Prefix("/".to_owned());
+        with_header(path, &format!("x-{number}"), expression.clone())
+    });
+    let count = fitting(matches);
+    assert!((10..60).contains(&count), "{count}");
+}
+
+#[test]
+fn a_match_with_several_routes_takes_time_for_each() {
+    let requests = requests("/.*x");
+    let scans = Meter::default().scans(&requests);
+    let mut load = Load::default();
+    let count = (0..100)
+        .take_while(|_| load.add(&scans[0], 10).is_ok())
+        .count();
+    assert!((2..4).contains(&count), "{count}");
 }
