@@ -164,8 +164,8 @@ fn custom_tag(attribute: &SpanAttribute) -> CustomTag {
 /// The format command for a property.
 fn format_of(property: SpanProperty) -> &'static str {
     match property {
-        SpanProperty::Method => "%REQ(:METHOD)%",
-        SpanProperty::Url => "%REQ(:SCHEME)%://%REQ(:AUTHORITY)%%PATH(WQ:ORIG_OR_PATH):1024%",
+        SpanProperty::Method => "%REQ(:METHOD):256%",
+        SpanProperty::Url => "%REQ(:SCHEME)%://%REQ(:AUTHORITY):256%%PATH(WQ:ORIG_OR_PATH):1024%",
         SpanProperty::Scheme => "%REQ(:SCHEME)%",
         SpanProperty::Path => "%PATH(NQ:ORIG_OR_PATH):1024%",
         SpanProperty::RequestSize => "%BYTES_RECEIVED%",

@@ -27,6 +27,8 @@ use super::session::session;
 use super::virtual_host::respond;
 use crate::{hcm, names, wire};
 
+/// The maximum number of retries of a request.
+const MAX_RETRIES: u32 = 100;
 /// How often the load balancer tries to pick an endpoint that has not been tried yet.
 const OTHER_HOST_ATTEMPTS: i64 = 5;
 
@@ -186,7 +188,7 @@ fn retries(retry: &Retry) -> pb::RetryPolicy {
     }
     pb::RetryPolicy {
         retry_on,
-        num_retries: wire::uint32(retry.attempts),
+        num_retries: wire::uint32(retry.attempts.min(MAX_RETRIES)),
         retriable_status_codes: retry.codes.iter().map(|code| u32::from(*code)).collect(),
         // The maximum defaults to ten times the base. Envoy rejects intervals below 1 ms.
         retry_back_off: retry.backoff.map(|base| pb::retry_policy::RetryBackOff {

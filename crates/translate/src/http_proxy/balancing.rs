@@ -116,6 +116,15 @@ fn hash(field: &str, policies: &[RequestHashPolicy], findings: &mut Findings) ->
                 let message = "repeats an earlier entry and is ignored";
                 findings.warn(About::BALANCING, &field, message);
             }
+            // Envoy parses the query again for each.
+            Ok(HashOf::Query(_))
+                if hash
+                    .iter()
+                    .any(|other| matches!(other.of, HashOf::Query(_))) =>
+            {
+                let message = "is ignored, since an earlier entry has a query parameter";
+                findings.warn(About::BALANCING, &field, message);
+            }
             Ok(of) => hash.push(HashPolicy {
                 of,
                 terminal: policy.terminal,

@@ -4,6 +4,7 @@
 //! limits. Out: the descriptors of requests. A host's descriptors apply to routes without their own; the default ones, to
 //! hosts without their own.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,6 +27,9 @@ const TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The maximum length of a host's or route's descriptors as JSON, in bytes: each route has a copy of its host's.
 const MAX_BYTES: usize = 4_096;
+
+/// The maximum number of a policy's entries with the value of the same header.
+const MAX_OF_HEADER: usize = 8;
 
 /// The limits in a policy.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -214,6 +218,7 @@ fn descriptors(
         return Vec::new();
     }
     let mut time = ListTime::default();
+    let mut of_header: HashMap<String, usize> = HashMap::new();
     let mut descriptors = Vec::new();
     for (index, descriptor) in policy.descriptors.iter().enumerate() {
         let field = format!("{field}[{index}].entries");
@@ -222,7 +227,20 @@ fn descriptors(
         }
         let mut entries = Vec::new();
         for (index, source) in descriptor.entries.iter().enumerate() {
-            match entry(source, &mut time) {
+            let read = entry(source, &mut time).and_then(|entry| {
+                if let RateEntry::Header { name, .. } = &entry {
+                    let count = of_header.entry(name.clone()).or_insert(0);
+                    *count += 1;
+                    if *count > MAX_OF_HEADER {
+                        return Err(format!(
+                            "requestHeader.headerName: at most {MAX_OF_HEADER} entries of a policy may send header {name}, \
+                             whose value may be long; remove some"
+                        ));
+                    }
+                }
+                Ok(entry)
+            });
+            match read {
                 Ok(entry) => entries.push(entry),
                 Err(message) => findings.refuse(about, &format!("{field}[{index}]"), message),
             }

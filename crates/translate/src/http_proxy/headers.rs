@@ -10,6 +10,11 @@ use super::operators::{self, HeaderText, MAX_REFERENCES, Names};
 use super::text::is_authority;
 use crate::shared::headers::check_name;
 
+/// The reference to a client's certificate, whose length Envoy can't limit.
+const CERTIFICATE: &str = "%DOWNSTREAM_PEER_CERT%";
+/// The maximum number of [`CERTIFICATE`] in the values of a policy.
+const MAX_CERTIFICATES: usize = 2;
+
 /// Where a headers policy is, and which headers it changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
@@ -92,6 +97,17 @@ pub(super) fn read(
                 lists.computed.push((name, value));
             }
         }
+    }
+    let computed = lists.computed.iter().map(|(_, value)| value);
+    let certificates: usize = computed
+        .map(|value| value.matches(CERTIFICATE).count())
+        .sum();
+    if certificates > MAX_CERTIFICATES {
+        let message = format!(
+            "has {certificates} references {CERTIFICATE}; at most {MAX_CERTIFICATES} are allowed, since each can be \
+             replaced by a long value"
+        );
+        findings.refuse(About::HEADERS, &format!("{field}.set"), message);
     }
     if references > MAX_REFERENCES {
         let message = format!(
@@ -183,6 +199,16 @@ mod tests {
         assert_eq!(errors.len(), 1);
         assert!(
             errors[0].starts_with("f.set: has 34 references"),
+            "{errors:?}"
+        );
+        let value = CERTIFICATE.repeat(3);
+        let errors = read_policy(
+            &format!("set: [{{name: x, value: '{value}'}}]"),
+            Place::Response,
+        )
+        .1;
+        assert!(
+            errors[0].starts_with("f.set: has 3 references %DOWNSTREAM_PEER_CERT%"),
             "{errors:?}"
         );
     }

@@ -4,7 +4,8 @@
 //! In: the matches of a host's objects. Out: those that would take too much time, which aren't served, and a message
 //! about each for the status of its object. It must not depend on kinds of objects, except for the status of responses.
 //!
-//! The oldest objects come first, so a new object never takes the time of an older one.
+//! The oldest objects come first, so a new object never takes the time of an older one. The HTTPProxies of a tree count as
+//! one object, their root.
 
 mod time;
 

@@ -20,6 +20,9 @@ const MAX_SIZE: usize = 64 << 10;
 /// The maximum number of keys in a JWKS.
 const MAX_KEYS: usize = 100;
 
+/// The maximum time to verify a token with all keys of a JWKS, in microseconds: Envoy tries all if the token names none.
+const MAX_MICROS: u64 = 2_000;
+
 /// An entry of a Secret.
 pub(crate) type JwksEntry = (CertificateKey, Arc<str>);
 
@@ -46,6 +49,15 @@ pub(crate) fn read(secret: Option<&SecretData>, entry: &str) -> JwksState {
         return Err(format!(
             "has no usable key in {entry}; use RSA keys with 2048 to 8192 bits, ECDSA keys for P-256, P-384 or P-521, \
              Ed25519 keys, or symmetric keys for HMAC"
+        ));
+    }
+    let micros: u64 = keys.iter().map(Key::micros).sum();
+    if micros > MAX_MICROS {
+        return Err(format!(
+            "has keys in {entry} with which Envoy would take about {:.1} ms to reject a token that names none of them; the \
+             limit is {} ms; use fewer keys, or smaller ones",
+            micros as f64 / 1_000.0,
+            MAX_MICROS / 1_000
         ));
     }
     let json = serde_json::to_string(&Set { keys });
@@ -79,6 +91,24 @@ struct Key {
     y: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     k: Option<String>,
+}
+
+impl Key {
+    /// The time that Envoy takes to verify a signature, in microseconds.
+    fn micros(&self) -> u64 {
+        match (self.kty.as_str(), self.crv.as_deref()) {
+            ("EC", Some("P-521")) => 640,
+            ("EC", Some("P-384")) => 280,
+            ("EC", _) => 40,
+            ("OKP", _) => 60,
+            ("RSA", _) => {
+                // In base64, a number of 1,024 bits has 171 characters. The time grows with the square of the length.
+                let units = self.n.as_ref().map_or(0, |n| n.len().div_ceil(171));
+                3 * u64::try_from(units * units).unwrap_or(u64::MAX)
+            }
+            _ => 1,
+        }
+    }
 }
 
 /// The key without superfluous parameters, if Envoy can use it.
@@ -279,6 +309,33 @@ mod tests {
              2c24088be94769fd16650",
         );
         assert!(Curve::named("P-521").expect("a curve").has_point(&x, &y));
+    }
+
+    #[test]
+    fn keys_that_take_too_much_time_together_are_refused() {
+        let rsa = |bytes: usize| {
+            let n = URL_SAFE_NO_PAD.encode(vec![255; bytes]);
+            json!({"kty": "RSA", "n": n, "e": "AQAB"})
+        };
+        for (key, fitting) in [
+            (rsa(256), 100),
+            (rsa(512), 41),
+            (rsa(1_024), 10),
+            (p256(), 50),
+        ] {
+            assert!(
+                kept(Value::from(vec![key.clone(); fitting])).is_array(),
+                "{key}"
+            );
+            let too_many = kept(Value::from(vec![key.clone(); fitting + 1]));
+            assert!(too_many.is_string(), "{key}");
+        }
+        let reason = kept(Value::from(vec![p256(); 60]));
+        let reason = reason.as_str().expect("a reason");
+        assert!(
+            reason.starts_with("has keys in keys with which Envoy would take about 2.4 ms"),
+            "{reason}"
+        );
     }
 
     #[test]

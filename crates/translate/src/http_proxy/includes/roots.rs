@@ -41,8 +41,8 @@ pub(in crate::http_proxy) fn left_out(
         .filter_map(|((_, root), one)| Some((reader.get(roots, root)?, root, size(one))))
         .collect();
     by_age.sort_by(|(a, ..), (b, ..)| a.seniority.cmp(&b.seniority));
-    // An HTTPProxy can't choose the roots of other namespaces that include it. Those get equal shares: each namespace's
-    // oldest root comes first, then each one's next.
+    // An HTTPProxy can't choose the roots of other namespaces that include it. Each namespace's oldest root comes first,
+    // then each one's next.
     let mut counts: HashMap<&str, usize> = HashMap::new();
     let in_turns = by_age.into_iter().map(|(_, root, size)| {
         let count = counts.entry(&root.namespace).or_default();

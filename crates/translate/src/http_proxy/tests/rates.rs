@@ -292,7 +292,9 @@ fn invalid_descriptors_are_errors() {
         "{{entries: [{{genericKey: {{value: {}}}}}]}}",
         "a".repeat(4_096)
     );
-    for descriptor in ["{entries: []}", &long] {
+    let of_header = "{requestHeader: {headerName: a, descriptorKey: b}}, ".repeat(9);
+    let repeated = format!("{{entries: [{of_header}]}}");
+    for descriptor in ["{entries: []}", &long, &repeated] {
         let mut world = limited(Some("protocol: h2c"), true);
         world.proxy(
             "a",

@@ -277,7 +277,8 @@ fn requests_are_hashed_by_the_strategy() {
     assert_eq!(policies[0].of, cookie);
     let (balancing, policies, status) = hash(
         "{strategy: RequestHash, requestHashPolicies: [{headerHashOptions: {headerName: x}, terminal: true}, \
-         {queryParameterHashOptions: {parameterName: q}}, {hashSourceIP: true}, {}, {hashSourceIP: true}]}",
+         {queryParameterHashOptions: {parameterName: q}}, {hashSourceIP: true}, {}, {hashSourceIP: true}, \
+         {queryParameterHashOptions: {parameterName: r}}]}",
     );
     assert_eq!(balancing, Some(Balancing::Hash));
     assert!(policies[0].terminal && !policies[1].terminal);
@@ -290,7 +291,10 @@ fn requests_are_hashed_by_the_strategy() {
             HashOf::Source
         ]
     );
-    assert!(status.contains("requestHashPolicies[3]") && status.contains("requestHashPolicies[4]"));
+    for index in 3..=5 {
+        let field = format!("requestHashPolicies[{index}]");
+        assert!(status.contains(&field), "{field}: {status}");
+    }
     let (balancing, policies, status) = hash("{strategy: RequestHash}");
     assert_eq!(
         (balancing, policies.len()),
