@@ -20,7 +20,7 @@ use self::time::{Cause, Condition, Load, MAX_EACH, MAX_HOST, MAX_LIST, Sought};
 pub(crate) use self::time::{ListTime, Meter, Scan};
 use crate::problem::{Problem, bounded};
 use crate::shared::covering::Covering;
-use crate::shared::hosts::{self, HostMatch, RankedMatch, Sources};
+use crate::shared::hosts::{self, HostMatch, HostObject, RankedMatch, Sources};
 use crate::shared::regex::REQUEST;
 
 /// The maximum length of an expression in a message, in characters.
@@ -69,8 +69,8 @@ impl Reason {
             Cause::Host(nanos) => {
                 let mend = match &self.sought {
                     Sought::Expression(_) => {
-                        "use Exact or PathPrefix matches, fewer expressions, or expressions that start with different \
-                         literals"
+                        "use exact matches and prefixes, fewer expressions, or for paths, expressions that start with \
+                         different literals"
                     }
                     Sought::Text(_) => {
                         "use exact conditions, or fewer with contains or notcontains for the same header and path, and \
@@ -116,8 +116,15 @@ pub(crate) fn excess<'a>(entries: &[HostMatch<'a>]) -> Excess<'a> {
     let mut load = Load::default();
     let mut excess = Excess::default();
     for (index, HostMatch { object, entry, .. }) in by_age {
-        for scan in &entry.scans {
-            let Err(cause) = load.add(scan, entry.routes.len()) else {
+        let whole = |scan: &Scan| scan.inherited || !object.key.kind.is_http_proxy();
+        let left_out = |scan: &&Scan| whole(scan) && scan.alone().is_err();
+        // The other conditions of a match that is left out take no time.
+        let only = entry.scans.iter().find(left_out);
+        let scans = entry.scans.iter();
+        let scans = scans.filter(|scan| only.is_none_or(|only| std::ptr::eq(*scan, only)));
+        let copies = entry.routes.len() * redirects(object, entry);
+        for scan in scans {
+            let Err(cause) = load.add(scan, copies) else {
                 continue;
             };
             excess.rules.insert((&object.key, entry.place.0));
@@ -164,22 +171,45 @@ impl Excess<'_> {
     }
 }
 
+/// The number of Envoy's routes for each route of a match: redirects to the host of the request compare its port on
+/// wildcard hosts.
+fn redirects(object: &HostObject, entry: &RankedMatch) -> usize {
+    let keeps_host =
+        |route: &Arc<Route>| matches!(&route.action, Action::Redirect(to) if to.hostname.is_none());
+    let redirects = entry
+        .routes
+        .iter()
+        .chain(&entry.without_tls)
+        .any(keeps_host);
+    1 + usize::from(redirects && object.original.starts_with('*'))
+}
+
 /// The requests of a match.
 fn requests(entry: &RankedMatch) -> &RouteMatch {
     &entry.routes[0].matches
 }
 
-/// Answers the requests that satisfy the other conditions of a match; `None` if these are all requests. Also `None` if an
-/// inclusion has one of the conditions: an included HTTPProxy must not affect requests that don't satisfy them.
+/// Answers the requests that satisfy the other conditions of a match; `None` if these are all requests, or may be. Also `None`
+/// if an inclusion has one of the refused conditions: an included HTTPProxy must not affect requests that don't satisfy them.
 fn rest(entry: &RankedMatch, refused: &[&Scan], status: u16) -> Option<RankedMatch> {
     if refused.iter().any(|scan| scan.inherited) {
         return None;
     }
+    let of_path = refused
+        .iter()
+        .find(|scan| scan.condition == Condition::Path);
+    let path = match of_path {
+        Some(scan) => scan.paths()?,
+        None => requests(entry).path.clone(),
+    };
     let reduced = |route: &Route| {
-        let mut requests = route.matches.clone();
+        let mut requests = RouteMatch {
+            path: path.clone(),
+            ..route.matches.clone()
+        };
         for scan in refused.iter().rev() {
             match scan.condition {
-                Condition::Path => requests.path = scan.paths(),
+                Condition::Path => {}
                 Condition::Header(index) => drop(requests.headers.remove(index)),
                 Condition::Query(index) => drop(requests.query.remove(index)),
             }

@@ -9,7 +9,7 @@ mod syntax;
 
 use regex_syntax::ast::{self, Ast};
 
-pub use self::automaton::{Measure, REQUEST};
+pub use self::automaton::{BEGINNING, Measure, REQUEST};
 
 /// The maximum size of an expression's program, in RE2's instructions. Envoys have the same limit. The longest
 /// expression of Sesame's own, for a host name, has 1,015.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use sesame_model::{HeaderMatch, PathMatch, QueryMatch, RouteMatch, Search, ValueMatch};
 
 use super::Reason;
-use crate::shared::regex::{Measure, REQUEST};
+use crate::shared::regex::{BEGINNING as MEASURED, Measure, REQUEST};
 
 /// The maximum time for a condition, in nanoseconds.
 pub(super) const MAX_EACH: u64 = 1_000_000;
@@ -27,7 +27,7 @@ const COMPARE: usize = 5;
 /// The length of a text whose comparison takes one nanosecond more.
 const PER_NANO: usize = 64;
 /// The length of the beginnings of paths that are compared, in bytes.
-const BEGINNING: usize = 32;
+const BEGINNING: usize = 48;
 
 /// A condition of a match for which Envoy reads a whole part of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -115,13 +115,24 @@ impl Scan {
         search.unwrap_or(Search::Text("")).into()
     }
 
-    /// All paths that the condition applies to.
-    pub(super) fn paths(&self) -> PathMatch {
-        match std::str::from_utf8(&self.beginning) {
-            Ok(text) if text.len() > 1 && text.starts_with('/') => {
-                PathMatch::StartsWith(text.to_owned())
+    /// All paths that a condition on the path applies to; `None` if unknown.
+    pub(super) fn paths(&self) -> Option<PathMatch> {
+        match std::str::from_utf8(&self.beginning).ok()? {
+            "" | "/" => Some(PathMatch::Prefix("/".to_owned())),
+            // Otherwise, it may be longer.
+            text if text.starts_with('/') && text.len() < MEASURED => {
+                Some(PathMatch::StartsWith(text.to_owned()))
             }
-            _ => PathMatch::Prefix("/".to_owned()),
+            _ => None,
+        }
+    }
+
+    /// Why the condition takes too much time even alone.
+    pub(super) fn alone(&self) -> Result<(), Cause> {
+        match self.time {
+            None => Err(Cause::States),
+            Some(time) if time.nanos() > MAX_EACH => Err(Cause::Each(time.nanos())),
+            Some(_) => Ok(()),
         }
     }
 }
@@ -379,10 +390,8 @@ impl<'a> Load<'a> {
     /// # Errors
     /// If it takes too much time.
     pub(super) fn add(&mut self, scan: &'a Scan, copies: usize) -> Result<(), Cause> {
+        scan.alone()?;
         let time = scan.time.ok_or(Cause::States)?;
-        if time.nanos() > MAX_EACH {
-            return Err(Cause::Each(time.nanos()));
-        }
         let part = &scan.part;
         let charges = match time {
             Time::Expression { reading, building } => {
@@ -427,13 +436,13 @@ impl<'a> Load<'a> {
     }
 }
 
-/// Identifiers for the parts that a beginning starts with, from the empty one to the whole. In steps of two bytes, since each
-/// takes memory. Equal identifiers of different parts would only count their times together.
+/// Identifiers for the texts that a beginning starts with, from the empty one to the whole. If different texts had the same
+/// one, their times would only count together.
 fn levels(beginning: &[u8]) -> Vec<u64> {
     let mut hasher = DefaultHasher::new();
     let mut levels = vec![hasher.finish()];
-    levels.extend(beginning.chunks_exact(2).map(|pair| {
-        hasher.write(pair);
+    levels.extend(beginning.iter().map(|byte| {
+        hasher.write_u8(*byte);
         hasher.finish()
     }));
     levels

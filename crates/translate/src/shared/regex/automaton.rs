@@ -25,7 +25,7 @@ const TRANSITION: u64 = 250;
 /// The additional time for each instruction in a transition, in nanoseconds.
 const INSTRUCTION: u64 = 8;
 /// The length of the beginnings that are compared, in bytes.
-const BEGINNING: usize = 64;
+pub const BEGINNING: usize = 64;
 
 /// The limits on building an automaton.
 const MAX_STATES: usize = 4_000;

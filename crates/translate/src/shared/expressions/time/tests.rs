@@ -216,3 +216,22 @@ fn a_match_with_several_routes_takes_time_for_each() {
         .count();
     assert!((2..4).contains(&count), "{count}");
 }
+
+#[test]
+fn paths_that_differ_in_the_last_byte_are_different() {
+    let matches = |paths: &[&str]| {
+        let matches = paths.iter().map(|path| {
+            let path = PathMatch::StartsWith((*path).to_owned());
+            with_header(path, "cookie", containing("beta=1"))
+        });
+        fitting(matches.collect::<Vec<_>>())
+    };
+    let paths: Vec<String> = (10..40).map(|number| format!("/svc-{number}")).collect();
+    let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
+    assert_eq!(matches(&paths), 30);
+    let nested: Vec<String> = (1..20)
+        .map(|depth| format!("/{}", "a".repeat(depth)))
+        .collect();
+    let nested: Vec<&str> = nested.iter().map(String::as_str).collect();
+    assert_eq!(matches(&nested), 9);
+}
