@@ -123,7 +123,7 @@ const IRRELEVANT: &[(&str, &str)] = &[
     (".add[].name", "distinct from the names that are set"),
 ];
 
-/// The sizes of lists that Sesame limits to less than the CRD.
+/// The sizes of lists and texts that Sesame limits to less than the CRD.
 const LIMITED: &[(&str, u64)] = &[
     ("Gateway.spec.listeners[].filters.requests", 4),
     // The paths and names of all checks of a listener total 1 KiB.
@@ -147,6 +147,16 @@ const LIMITED: &[(&str, u64)] = &[
     ("HTTPProxy.spec.includes", 512),
     // Each target is a Gateway with an Envoy.
     ("XTelemetryPolicy.spec.targetRefs", 2),
+    // The time of an Envoy to search a request for the text.
+    ("HTTPProxy.spec.routes[].conditions[].header.contains", 721),
+    (
+        "HTTPProxy.spec.routes[].conditions[].header.notcontains",
+        721,
+    ),
+    (
+        "HTTPProxy.spec.routes[].conditions[].queryParameter.contains",
+        721,
+    ),
 ];
 
 /// The CRDs of our own kinds.
