@@ -110,7 +110,7 @@ pub(super) fn left_out(root: &ObjectKey) -> Finding {
 pub(super) fn without(included: &ObjectKey) -> Finding {
     let message = format!(
         "HTTPProxy {} is left out, since its routes take more than {} MiB for all HTTPProxies with a virtualhost that include \
-         it; its requests get 502; include another HTTPProxy, or divide this one so that fewer include all of it",
+         it; its requests get 502; include another HTTPProxy, or divide that one so that fewer include all of it",
         included.namespaced_name(),
         roots::LIMIT / 1024 / 1024
     );

@@ -119,7 +119,7 @@ impl Scan {
     pub(super) fn paths(&self) -> Option<PathMatch> {
         match std::str::from_utf8(&self.beginning).ok()? {
             "" | "/" => Some(PathMatch::Prefix("/".to_owned())),
-            // Otherwise, it may be longer.
+            // A longer one may be truncated.
             text if text.starts_with('/') && text.len() < MEASURED => {
                 Some(PathMatch::StartsWith(text.to_owned()))
             }
