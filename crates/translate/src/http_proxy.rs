@@ -56,13 +56,13 @@ use crate::inputs::Inputs;
 use crate::shared::connections::Backends;
 use crate::shared::contour;
 use crate::shared::default_fleet::{self, Contribution, Sources};
-use crate::shared::expressions;
 use crate::shared::held;
 use crate::shared::host_findings::HostFindings;
 use crate::shared::hosts::{AttachedHost, Attachments};
 use crate::shared::jwks::JwksEntry;
 use crate::shared::overlaps;
 use crate::shared::ports::Terminations;
+use crate::shared::scans;
 use crate::shared::wildcard_budget;
 
 /// Our HTTPProxies, indexed by the objects that they refer to.
@@ -444,7 +444,7 @@ fn status_of(
         for message in overlaps::messages(reader, hosts.overlaps, key) {
             findings.push(Finding::warning(About::OVERLAP, "spec", message));
         }
-        for (_, message) in expressions::messages(reader, hosts.refusals, key) {
+        for (_, message) in scans::messages(reader, hosts.refusals, key) {
             findings.push(Finding::error(About::CONDITIONS, "spec", message));
         }
         for message in wildcard_budget::messages(reader, hosts.left_out, key) {

@@ -35,13 +35,13 @@ use crate::shared::connections::{self, ChainKey, ServedChain};
 use crate::shared::datagrams;
 use crate::shared::default_fleet;
 use crate::shared::expiry;
-use crate::shared::expressions;
 use crate::shared::held;
 use crate::shared::host_findings::HostFindings;
 use crate::shared::hosts::{self, Attachments, RouteRules};
 use crate::shared::open_listeners;
 use crate::shared::overlaps;
 use crate::shared::ports::{self, Bind};
+use crate::shared::scans;
 use crate::shared::service_annotations;
 use crate::shared::wildcard_budget;
 
@@ -342,7 +342,7 @@ pub fn stages(b: &mut Builder) -> Pipeline {
     let virtual_hosts = b.derive("virtual host", hosts, move |reader, key| {
         hosts::virtual_host(reader, of_hosts, key)
     });
-    let refusals = expressions::stages(b, of_hosts, virtual_hosts);
+    let refusals = scans::stages(b, of_hosts, virtual_hosts);
     let (held, held_by_fleet) = held::stages(b, inputs.rejected_hosts, of_hosts);
     let host_findings = HostFindings {
         overlaps: overlaps::stages(b, of_hosts, attachments),

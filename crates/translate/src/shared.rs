@@ -1,7 +1,7 @@
 //! Shared by all configuration sources: listeners, ports, hosts, connections and datagrams, which merge the rows of all
 //! sources; the fleet of objects without a Gateway; hostnames and wildcards, references, grants and delegations,
 //! certificates and when they expire, client certificates, CAs, CRLs, JWKS, Services and their annotations, the Services of
-//! XBackends; durations; regular expressions, and the time that those of a host take; hosts that Envoys reject; external
+//! XBackends; durations; regular expressions, and the time that a host's conditions take; hosts that Envoys reject; external
 //! authorization; objects of Contour's group.
 
 pub(crate) mod authorities;
@@ -16,7 +16,6 @@ pub(crate) mod delegation;
 mod der;
 pub(crate) mod durations;
 pub mod expiry;
-pub(crate) mod expressions;
 pub(crate) mod external_auth;
 pub(crate) mod grants;
 pub(crate) mod headers;
@@ -35,6 +34,7 @@ pub(crate) mod ports;
 pub mod precedence;
 pub mod regex;
 pub(crate) mod revocations;
+pub(crate) mod scans;
 pub mod service_annotations;
 pub mod services;
 pub(crate) mod shares;

@@ -7,8 +7,8 @@ use sesame_api::CorsPolicy;
 use sesame_model::{Cors, List, OriginMatch};
 
 use super::findings::{About, Findings};
-use crate::shared::expressions::ListTime;
 use crate::shared::headers::is_token;
+use crate::shared::scans::ListTime;
 use crate::shared::{durations, regex};
 
 /// The default maximum age: how long browsers cache a preflight response that doesn't have one.

@@ -19,8 +19,8 @@ use crate::inputs::Inputs;
 use crate::problem::FieldError;
 use crate::settings::RateLimitSettings;
 use crate::shared::default_fleet::Sources;
-use crate::shared::expressions::ListTime;
 use crate::shared::headers::is_token;
+use crate::shared::scans::ListTime;
 
 /// The timeout of a call if the ExtensionService doesn't set one.
 const TIMEOUT: Duration = Duration::from_secs(1);

@@ -21,9 +21,9 @@ use super::includes::{Tree, Visit, roots};
 use super::jwt::Required;
 use super::rewrite::Variant;
 use super::route::{self, OwnRoute, Plan, UNAVAILABLE};
-use crate::shared::expressions::Meter;
 use crate::shared::hosts::{RankedMatch, RouteRules};
 use crate::shared::precedence::MatchRank;
+use crate::shared::scans::Meter;
 use crate::shared::wildcards;
 
 /// The status for requests to an HTTPProxy that can't be included.

@@ -15,11 +15,11 @@ use crate::settings::Settings;
 use crate::shared::covering::PointsByDomain;
 use crate::shared::default_fleet;
 use crate::shared::delegation::Delegations;
-use crate::shared::expressions;
 use crate::shared::held;
 use crate::shared::host_findings::HostFindings;
 use crate::shared::hostname;
 use crate::shared::overlaps;
+use crate::shared::scans;
 use crate::shared::wildcard_budget;
 
 /// The tables that determine notices.
@@ -78,7 +78,7 @@ pub(super) fn stage(
         for message in overlaps::messages(reader, of_hosts.overlaps, key) {
             notices.warning("spec.rules", message);
         }
-        for ((rule, path), message) in expressions::messages(reader, of_hosts.refusals, key) {
+        for ((rule, path), message) in scans::messages(reader, of_hosts.refusals, key) {
             notices.error(
                 format!("spec.rules[{rule}].http.paths[{path}].path"),
                 message,

@@ -17,10 +17,10 @@ use crate::configuration::client_certificate;
 use crate::http_proxy::default_headers::{self, DefaultChanges};
 use crate::problem::{FieldError, Notices};
 use crate::settings::Settings;
-use crate::shared::expressions::{Meter, Scan};
 use crate::shared::hostname;
 use crate::shared::hosts::{self, RankedMatch, RouteRules};
 use crate::shared::precedence::{MatchRank, Seniority, Source};
+use crate::shared::scans::{Meter, Scan};
 use crate::shared::services::RoutedBackend;
 use crate::shared::wildcards;
 

@@ -15,10 +15,10 @@ use crate::problem::Problem;
 use crate::settings::Settings;
 use crate::shared::client_certificates::ClientCertificates;
 use crate::shared::connections::{ChainKey, ServedChain};
-use crate::shared::expressions;
 use crate::shared::held;
 use crate::shared::host_findings::HostFindings;
 use crate::shared::hosts::Attachments;
+use crate::shared::scans;
 use crate::shared::services::RoutedBackend;
 use crate::shared::wildcard_budget;
 
@@ -96,8 +96,7 @@ pub(super) fn of_routes(
             // Most routes have no expressions, so reading the index for each would waste memory.
             if rules.has_scans() {
                 let partial = findings.partially_invalid.take();
-                findings.partially_invalid =
-                    expressions::problem(reader, hosts.refusals, key, partial);
+                findings.partially_invalid = scans::problem(reader, hosts.refusals, key, partial);
             }
             let mut problems = Vec::from_iter(wildcard_budget::problem(
                 reader,

@@ -24,12 +24,12 @@ use crate::shared::client_certificates::{self, ClientCertificates};
 use crate::shared::connections::ChainKey;
 use crate::shared::covering::{Covering, PointsByDomain};
 use crate::shared::default_fleet;
-use crate::shared::expressions::{self, Scan};
 use crate::shared::hostname;
 use crate::shared::listeners::{
     ListenerChecks, ListenerId, ListenerPoint, ListenerRef, RequestChecks,
 };
 use crate::shared::precedence::{MatchRank, Seniority};
+use crate::shared::scans::{self, Scan};
 use crate::shared::wildcard_budget;
 
 /// The rules of an object, without its attachments.
@@ -393,7 +393,7 @@ fn routes(objects: &[HostObject], listeners: &[&ListenerPoint]) -> (Vec<Arc<Rout
     let secure = listeners.iter().any(|point| point.protocol.is_tls());
     let mut routes: Vec<Arc<Route>> = Vec::new();
     let entries = in_order(objects);
-    let excess = expressions::excess(&entries);
+    let excess = scans::excess(&entries);
     let replacements = excess.replacements(&entries);
     let overloaded = !replacements.is_empty();
     for HostMatch { entry, .. } in replaced(entries, &replacements) {

@@ -18,9 +18,9 @@ use super::filters::{self, AuthFilter, Filters, Place};
 use super::{session, split};
 use crate::gateway_api::external_auth;
 use crate::problem::{FieldError, Problem, bounded};
-use crate::shared::expressions::Meter;
 use crate::shared::hosts::{RankedMatch, RouteRules};
 use crate::shared::precedence::{MatchRank, Seniority, Source};
+use crate::shared::scans::Meter;
 
 /// A rule of any kind of route.
 pub(crate) struct Rule<'a> {
