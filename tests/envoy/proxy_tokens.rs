@@ -166,6 +166,10 @@ async fn keys_are_fetched_from_servers_that_can_be_verified() {
     for server in [&server, &plain] {
         server.document("/jwks.json", issuer.jwks());
     }
+    for (path, bytes) in [("/long.json", 64 << 10), ("/overlong.json", (64 << 10) + 1)] {
+        let keys = issuer.jwks();
+        plain.document(path, format!("{keys}{}", " ".repeat(bytes - keys.len())));
+    }
     let remote = |name: &str, uri: String, fields: &str| {
         format!("{{name: {name}, remoteJWKS: {{uri: {uri:?}, timeout: 5s, {fields}}}}}")
     };
@@ -179,11 +183,22 @@ async fn keys_are_fetched_from_servers_that_can_be_verified() {
             "dnsLookupFamily: v4",
         ),
         remote("missing", format!("{plain_uri}/other.json"), ""),
+        remote("long", format!("{plain_uri}/long.json"), ""),
+        remote("overlong", format!("{plain_uri}/overlong.json"), ""),
         remote("unverified", tls.clone(), ""),
         remote("verified", tls.clone(), &by("right")),
         remote("untrusted", tls, &by("wrong")),
     ];
-    let routes = ["plain", "missing", "unverified", "verified", "untrusted"].map(|name| {
+    let cases = [
+        ("plain", "a"),
+        ("long", "a"),
+        ("unverified", "a"),
+        ("verified", "a"),
+        ("missing", "401"),
+        ("overlong", "401"),
+        ("untrusted", "401"),
+    ];
+    let routes = cases.map(|(name, _)| {
         format!("{{conditions: [{{prefix: /{name}}}], {TO_A}, jwtVerificationPolicy: {{require: {name}}}}}")
     });
     let routes: Vec<&str> = routes.iter().map(String::as_str).collect();
@@ -195,16 +210,11 @@ async fn keys_are_fetched_from_servers_that_can_be_verified() {
     listening(started.https).await;
     let token = token(&issuer, "any", "any", 60);
     let connect = Connect::tls(HOST);
-    for (path, expected) in [
-        ("/plain", "a"),
-        ("/unverified", "a"),
-        ("/verified", "a"),
-        ("/missing", "401"),
-        ("/untrusted", "401"),
-    ] {
-        eventually(&format!("{path} responds {expected}"), async || {
-            let found = (&connect, &request(path, &token)).of(started.https).await;
-            anyhow::ensure!(found == expected, "{path}: {found}");
+    for (name, expected) in cases {
+        eventually(&format!("/{name} responds {expected}"), async || {
+            let request = request(&format!("/{name}"), &token);
+            let found = (&connect, &request).of(started.https).await;
+            anyhow::ensure!(found == expected, "{name}: {found}");
             Ok(())
         })
         .await;

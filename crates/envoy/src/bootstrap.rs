@@ -38,6 +38,9 @@ pub const XDS_CLUSTER: &str = "xds";
 /// Default limit on an Envoy's client connections. Each costs tens of kilobytes.
 pub const MAX_CONNECTIONS: u64 = 50_000;
 
+/// Limit on responses to requests that Envoy itself sends, to authorization services and servers of keys, in bytes.
+const MAX_RESPONSE: u32 = 64 << 10;
+
 /// Options for a bootstrap.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BootstrapOptions {
@@ -302,23 +305,33 @@ fn monitor<M: Message + Name>(name: &str, config: M) -> overload::ResourceMonito
 
 /// By default, Envoy rejects route tables that contain a regular expression of more than 100 instructions. Translation
 /// permits larger ones, with the same limit as here. The limit also bounds the memory of each expression in Envoy.
+///
+/// By default, a response to Envoy itself may have 32 MiB: enough keys to take minutes for each token.
 fn runtime() -> pb::LayeredRuntime {
     use pb::runtime_layer::{AdminLayer, LayerSpecifier};
-    let limit = Value {
-        kind: Some(Kind::NumberValue(f64::from(MAX_PROGRAM_SIZE))),
-    };
-    let fields = [("re2.max_program_size.error_level".to_owned(), limit)];
     let layer = |name: &str, specifier| pb::RuntimeLayer {
         name: name.to_owned(),
         layer_specifier: Some(specifier),
     };
+    // A layer for each: the fields of a `Struct` have no order.
+    let limit = |name, key: &str, limit| {
+        let value = Value {
+            kind: Some(Kind::NumberValue(f64::from(limit))),
+        };
+        let fields = [(key.to_owned(), value)].into();
+        layer(name, LayerSpecifier::StaticLayer(Struct { fields }))
+    };
     pb::LayeredRuntime {
         layers: vec![
-            layer(
-                "sesame",
-                LayerSpecifier::StaticLayer(Struct {
-                    fields: fields.into_iter().collect(),
-                }),
+            limit(
+                "expressions",
+                "re2.max_program_size.error_level",
+                MAX_PROGRAM_SIZE,
+            ),
+            limit(
+                "responses",
+                "http.async_response_buffer_limit",
+                MAX_RESPONSE,
             ),
             layer("admin", LayerSpecifier::AdminLayer(AdminLayer {})),
         ],

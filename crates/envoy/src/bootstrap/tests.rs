@@ -52,16 +52,22 @@ fn metadata_names_the_module() {
 }
 
 #[test]
-fn envoys_reject_expressions_above_the_limit_of_translation() {
+fn envoys_limit_expressions_as_translation_does_and_responses_to_themselves() {
     let out = to_json(&bootstrap(&options())).unwrap();
-    let layers = &out["layered_runtime"]["layers"];
+    let [expressions, responses] = [
+        ("re2.max_program_size.error_level", MAX_PROGRAM_SIZE),
+        ("http.async_response_buffer_limit", 65_536),
+    ]
+    .map(|(key, limit)| json!({key: f64::from(limit)}));
     assert_eq!(
-        layers[0]["static_layer"],
-        json!({"re2.max_program_size.error_level": f64::from(MAX_PROGRAM_SIZE)})
+        out["layered_runtime"]["layers"],
+        json!([
+            {"name": "expressions", "static_layer": expressions},
+            {"name": "responses", "static_layer": responses},
+            // Overrides the others, and is empty until someone changes it.
+            {"name": "admin", "admin_layer": {}},
+        ])
     );
-    // Later layers override earlier ones; the admin layer is empty until someone changes it.
-    let later = &layers.as_array().unwrap()[1..];
-    assert_eq!(later, [json!({"name": "admin", "admin_layer": {}})]);
 }
 
 #[test]
