@@ -64,7 +64,7 @@ async fn attributes_of_cookies_are_changed() {
     let objects = format!("{services}\n---{PROXIES}");
     let started = DefaultFleet::serving("HTTPProxy", &objects).await;
     let new = "Path=/new 100%REQ(host)%; Domain=example.com; SameSite=Strict; Secure";
-    let long = format!("id={}", "x; ".repeat(1_000));
+    let [long, cut] = [1_000, 33].map(|times| format!("id={}", "x; ".repeat(times)));
     let spaces = format!("id{}x", " ".repeat(4_000));
     let cases: &[(&str, &str)] = &[
         // Attributes are added or replaced; the others keep their order.
@@ -109,7 +109,7 @@ async fn attributes_of_cookies_are_changed() {
         assert_eq!(found, [*expected], "{set}");
     }
     let found = cookies(&started, HOST, "/", &[&long]).await;
-    assert_eq!(found, [format!("{}; {new}", long.trim_end())]);
+    assert_eq!(found, [format!("{}; {new}", cut.trim_end_matches("; "))]);
 
     // Each of several cookies, in order.
     let (set, expected): (Vec<&str>, Vec<&str>) = cases.iter().copied().unzip();

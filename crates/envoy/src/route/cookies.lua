@@ -3,6 +3,9 @@
 
 local HEADER = "set-cookie"
 
+-- The maximum number of attributes of a cookie; others are removed. Browsers know fewer than ten.
+local MAX_ATTRIBUTES = 32
+
 -- The name of an attribute, in lowercase.
 local function name_of(attribute)
   return attribute:match("^%s*([^%s=]*)"):lower()
@@ -14,7 +17,12 @@ local function changed(cookie, change)
     replaced[name_of(attribute)] = true
   end
   local parts = { cookie:match("^[^;]*") }
+  local count = 0
   for attribute in cookie:gmatch(";([^;]*)") do
+    count = count + 1
+    if count > MAX_ATTRIBUTES then
+      break
+    end
     if not replaced[name_of(attribute)] then
       parts[#parts + 1] = attribute
     end
