@@ -53,7 +53,8 @@ impl Reason {
         let millis = |nanos: u64| nanos.div_ceil(10_000) as f64 / 100.0;
         match self.cause {
             Cause::States => format!(
-                "the {what} {text} needs too many states; avoid counted repetitions such as {{20}} after .* or [^/]+"
+                "the {what} {text} needs too many states; avoid counted repetitions such as {{20}} after .* or [^/]+, \
+                 and many different expressions in an object"
             ),
             Cause::Each(nanos) => format!(
                 "the {what} {text} takes Envoy about {} ms for a request of {request} KiB; the limit is {} ms; {shorter}",
