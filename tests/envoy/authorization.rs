@@ -292,6 +292,9 @@ async fn an_http_service_gets_the_listed_headers() {
     );
     assert_eq!(checked.header("x-seen-a"), Some("1"));
     assert_eq!(checked.header("x-unseen"), None);
+    // The service fails if its response is longer than Envoy reads.
+    backends[1].document("/check/long", vec![b'x'; (1 << 20) + 1]);
+    check(proxies.http, &[("web.test", "/long", "503")]).await;
 }
 
 #[tokio::test]

@@ -166,7 +166,7 @@ async fn keys_are_fetched_from_servers_that_can_be_verified() {
     for server in [&server, &plain] {
         server.document("/jwks.json", issuer.jwks());
     }
-    for (path, bytes) in [("/long.json", 64 << 10), ("/overlong.json", (64 << 10) + 1)] {
+    for (path, bytes) in [("/long.json", 1 << 20), ("/overlong.json", (1 << 20) + 1)] {
         let keys = issuer.jwks();
         plain.document(path, format!("{keys}{}", " ".repeat(bytes - keys.len())));
     }

@@ -38,8 +38,9 @@ pub const XDS_CLUSTER: &str = "xds";
 /// Default limit on an Envoy's client connections. Each costs tens of kilobytes.
 pub const MAX_CONNECTIONS: u64 = 50_000;
 
-/// Limit on responses to requests that Envoy itself sends, to authorization services and servers of keys, in bytes.
-const MAX_RESPONSE: u32 = 64 << 10;
+/// Limit on responses to requests that Envoy itself sends, to authorization services and servers of keys, in bytes. A
+/// service that repeats a client's headers, 60 KiB, must not reach it: it counts as failed then, and may fail open.
+const MAX_RESPONSE: u32 = 1 << 20;
 
 /// Options for a bootstrap.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -56,7 +56,7 @@ fn envoys_limit_expressions_as_translation_does_and_responses_to_themselves() {
     let out = to_json(&bootstrap(&options())).unwrap();
     let [expressions, responses] = [
         ("re2.max_program_size.error_level", MAX_PROGRAM_SIZE),
-        ("http.async_response_buffer_limit", 65_536),
+        ("http.async_response_buffer_limit", 1_048_576),
     ]
     .map(|(key, limit)| json!({key: f64::from(limit)}));
     assert_eq!(
