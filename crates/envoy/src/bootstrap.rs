@@ -307,7 +307,7 @@ fn monitor<M: Message + Name>(name: &str, config: M) -> overload::ResourceMonito
 /// By default, Envoy rejects route tables that contain a regular expression of more than 100 instructions. Translation
 /// permits larger ones, with the same limit as here. The limit also bounds the memory of each expression in Envoy.
 ///
-/// By default, a response to Envoy itself may have 32 MiB: enough keys to take minutes for each token.
+/// By default, Envoy reads up to 32 MiB of a response to its own requests: enough keys to take minutes for each token.
 fn runtime() -> pb::LayeredRuntime {
     use pb::runtime_layer::{AdminLayer, LayerSpecifier};
     let layer = |name: &str, specifier| pb::RuntimeLayer {

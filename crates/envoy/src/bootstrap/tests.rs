@@ -52,7 +52,7 @@ fn metadata_names_the_module() {
 }
 
 #[test]
-fn envoys_limit_expressions_as_translation_does_and_responses_to_themselves() {
+fn envoys_limit_expressions_and_responses_to_their_own_requests() {
     let out = to_json(&bootstrap(&options())).unwrap();
     let [expressions, responses] = [
         ("re2.max_program_size.error_level", MAX_PROGRAM_SIZE),
