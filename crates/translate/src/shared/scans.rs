@@ -16,7 +16,7 @@ use sesame_api::{Kind, ObjectKey};
 use sesame_engine::{Builder, Index, Reader, Table};
 use sesame_model::{Action, Route, RouteMatch, VirtualHost, VirtualHostKey};
 
-use self::time::{Cause, Condition, Load, MAX_EACH, MAX_HOST, MAX_LIST, Sought};
+use self::time::{Cause, Load, MAX_EACH, MAX_HOST, MAX_LIST, Sought};
 pub(crate) use self::time::{ListTime, Meter, Scan};
 use crate::problem::{Problem, bounded};
 use crate::shared::covering::Covering;
@@ -117,7 +117,7 @@ pub(crate) fn excess<'a>(entries: &[HostMatch<'a>]) -> Excess<'a> {
     let mut load = Load::default();
     let mut excess = Excess::default();
     for (index, HostMatch { object, entry, .. }) in by_age {
-        let whole = |scan: &Scan| scan.inherited || !object.key.kind.is_http_proxy();
+        let whole = |scan: &Scan| scan.is_inherited() || !object.key.kind.is_http_proxy();
         let left_out = |scan: &&Scan| whole(scan) && scan.alone().is_err();
         // The other conditions of a match that is left out take no time.
         let only = entry.scans.iter().find(left_out);
@@ -125,7 +125,7 @@ pub(crate) fn excess<'a>(entries: &[HostMatch<'a>]) -> Excess<'a> {
         let scans = scans.filter(|scan| only.is_none_or(|only| std::ptr::eq(*scan, only)));
         let copies = entry.routes.len() * redirects(object, entry);
         for scan in scans {
-            let Err(cause) = load.add(scan, copies) else {
+            let Err(cause) = load.add(scan, requests(entry), copies) else {
                 continue;
             };
             excess.rules.insert((&object.key, entry.place.0));
@@ -193,12 +193,12 @@ fn requests(entry: &RankedMatch) -> &RouteMatch {
 /// Answers the requests that satisfy the other conditions of a match; `None` if these are all requests, or may be. Also `None`
 /// if an inclusion has one of the refused conditions: an included HTTPProxy must not affect requests that don't satisfy them.
 fn rest(entry: &RankedMatch, refused: &[&Scan], status: u16) -> Option<RankedMatch> {
-    if refused.iter().any(|scan| scan.inherited) {
+    if refused.iter().any(|scan| scan.is_inherited()) {
         return None;
     }
     let of_path = refused
         .iter()
-        .find(|scan| scan.condition == Condition::Path);
+        .find(|scan| matches!(scan, Scan::Path { .. }));
     let path = match of_path {
         Some(scan) => scan.paths()?,
         None => requests(entry).path.clone(),
@@ -209,10 +209,10 @@ fn rest(entry: &RankedMatch, refused: &[&Scan], status: u16) -> Option<RankedMat
             ..route.matches.clone()
         };
         for scan in refused.iter().rev() {
-            match scan.condition {
-                Condition::Path => {}
-                Condition::Header(index) => drop(requests.headers.remove(index)),
-                Condition::Query(index) => drop(requests.query.remove(index)),
+            match scan {
+                Scan::Path { .. } => {}
+                Scan::Header { index, .. } => drop(requests.headers.remove(*index)),
+                Scan::Query { index, .. } => drop(requests.query.remove(*index)),
             }
         }
         Route {

@@ -21,7 +21,7 @@ pub(super) const MAX_LIST: u64 = 1_000_000;
 /// The limit on the work to measure an object's expressions, in instructions. Beyond it, upper bounds are used.
 const MAX_EFFORT: u64 = 2_000_000;
 /// The time to search a part for a text's first letter, in nanoseconds.
-const SEARCH: u64 = 5_000;
+const SEARCH: u32 = 5_000;
 /// The time to compare a text at one place of a request, in nanoseconds.
 const COMPARE: usize = 5;
 /// The length of a text whose comparison takes one nanosecond more.
@@ -29,33 +29,39 @@ const PER_NANO: usize = 64;
 /// The length of the beginnings of paths that are compared, in bytes.
 const BEGINNING: usize = 48;
 
-/// A condition of a match for which Envoy reads a whole part of a request.
+/// A condition of a match for which Envoy reads a whole part of a request. What it looks for is in the [`RouteMatch`], since
+/// an object can have thousands of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Scan {
-    pub(super) condition: Condition,
-    /// Whether it belongs to an inclusion of the HTTPProxy with the match.
-    pub(super) inherited: bool,
-    part: Part,
-    /// What the paths of the requests that it is compared with start with.
-    beginning: Arc<[u8]>,
-    time: Option<Time>,
-}
-
-/// The place of a condition in a [`RouteMatch`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Condition {
-    Path,
-    Header(usize),
-    Query(usize),
+pub enum Scan {
+    /// On the path, an expression.
+    Path {
+        /// What all matching paths start with.
+        beginning: Arc<[u8]>,
+        time: Option<Time>,
+    },
+    /// On the header with this index.
+    Header {
+        index: usize,
+        /// Whether it belongs to an inclusion of the HTTPProxy with the match.
+        inherited: bool,
+        time: Option<Time>,
+    },
+    /// On the query parameter with this index.
+    Query {
+        index: usize,
+        /// As for headers.
+        inherited: bool,
+        time: Option<Time>,
+    },
 }
 
 /// The longest time of a condition for a request of [`REQUEST`] bytes, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Time {
+pub enum Time {
     /// To read all bytes, and to build an automaton again, for which few bytes suffice.
-    Expression { reading: u64, building: u64 },
+    Expression { reading: u32, building: u32 },
     /// To compare a text with this first letter, in lower case, wherever it is found.
-    Text { initial: u8, comparing: u64 },
+    Text { initial: u8, comparing: u32 },
 }
 
 /// What Envoy looks for.
@@ -75,27 +81,27 @@ impl From<Search<'_>> for Sought {
 }
 
 /// Parts of a request.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Part {
     /// The path.
     Path,
     /// A query parameter, or the path with the query.
     Target,
-    /// The values of a header.
-    Header(Box<str>),
+    /// The values of the header with this [`hash`] of its name.
+    Header(u64),
 }
 
 impl Part {
     fn of_header(name: &str) -> Self {
         match name.to_ascii_lowercase().as_str() {
             ":path" => Self::Target,
-            "host" => Self::Header(":authority".into()),
-            name => Self::Header(name.into()),
+            "host" => Self::of_header(":authority"),
+            name => Self::Header(hash(name)),
         }
     }
 
     /// The header whose bytes it has; `None` for those of the path and the query.
-    fn header(&self) -> Option<&str> {
+    fn header(self) -> Option<u64> {
         match self {
             Self::Path | Self::Target => None,
             Self::Header(name) => Some(name),
@@ -104,20 +110,23 @@ impl Part {
 }
 
 impl Scan {
-    /// What Envoy looks for. `requests` is the match with the condition.
+    /// What Envoy looks for. `requests` is the match with the condition, here and below.
     pub(super) fn sought(&self, requests: &RouteMatch) -> Sought {
-        let search = match (self.condition, &requests.path) {
-            (Condition::Path, PathMatch::Regex(pattern)) => Some(Search::Expression(pattern)),
-            (Condition::Path, _) => None,
-            (Condition::Header(index), _) => requests.headers[index].value.search(),
-            (Condition::Query(index), _) => requests.query[index].value.search(),
+        let search = match (self, &requests.path) {
+            (Self::Path { .. }, PathMatch::Regex(pattern)) => Some(Search::Expression(pattern)),
+            (Self::Path { .. }, _) => None,
+            (Self::Header { index, .. }, _) => requests.headers[*index].value.search(),
+            (Self::Query { index, .. }, _) => requests.query[*index].value.search(),
         };
         search.unwrap_or(Search::Text("")).into()
     }
 
-    /// All paths that a condition on the path applies to; `None` if unknown.
+    /// All paths that a condition on the path applies to; `None` if unknown, and for other conditions.
     pub(super) fn paths(&self) -> Option<PathMatch> {
-        match std::str::from_utf8(&self.beginning).ok()? {
+        let Self::Path { beginning, .. } = self else {
+            return None;
+        };
+        match std::str::from_utf8(beginning).ok()? {
             "" | "/" => Some(PathMatch::Prefix("/".to_owned())),
             // A longer one may be truncated.
             text if text.starts_with('/') && text.len() < MEASURED => {
@@ -127,9 +136,38 @@ impl Scan {
         }
     }
 
+    pub(super) fn is_inherited(&self) -> bool {
+        match self {
+            Self::Path { .. } => false,
+            Self::Header { inherited, .. } | Self::Query { inherited, .. } => *inherited,
+        }
+    }
+
+    fn time(&self) -> Option<Time> {
+        match self {
+            Self::Path { time, .. } | Self::Header { time, .. } | Self::Query { time, .. } => *time,
+        }
+    }
+
+    fn part(&self, requests: &RouteMatch) -> Part {
+        match self {
+            Self::Path { .. } => Part::Path,
+            Self::Header { index, .. } => Part::of_header(&requests.headers[*index].name),
+            Self::Query { .. } => Part::Target,
+        }
+    }
+
+    /// What the paths of the requests start with that it is compared with.
+    fn beginning<'a>(&'a self, requests: &'a RouteMatch) -> &'a [u8] {
+        match self {
+            Self::Path { beginning, .. } => beginning,
+            Self::Header { .. } | Self::Query { .. } => beginning(&requests.path),
+        }
+    }
+
     /// Why the condition takes too much time even alone.
     pub(super) fn alone(&self) -> Result<(), Cause> {
-        match self.time {
+        match self.time() {
             None => Err(Cause::States),
             Some(time) if time.nanos() > MAX_EACH => Err(Cause::Each(time.nanos())),
             Some(_) => Ok(()),
@@ -143,21 +181,22 @@ impl Time {
         let nanos = REQUEST * COMPARE + REQUEST * text.len() / PER_NANO;
         Some(Self::Text {
             initial,
-            comparing: u64::try_from(nanos).unwrap_or(u64::MAX),
+            comparing: u32::try_from(nanos).unwrap_or(u32::MAX),
         })
     }
 
     fn of_expression(measure: &Measure) -> Option<Self> {
-        measure.nanos.map(|nanos| Self::Expression {
-            reading: nanos - measure.building,
-            building: measure.building,
+        let nanos = |nanos| u32::try_from(nanos).unwrap_or(u32::MAX);
+        measure.nanos.map(|all| Self::Expression {
+            reading: nanos(all - measure.building),
+            building: nanos(measure.building),
         })
     }
 
     fn nanos(self) -> u64 {
         match self {
-            Self::Expression { reading, building } => reading + building,
-            Self::Text { comparing, .. } => comparing,
+            Self::Expression { reading, building } => u64::from(reading) + u64::from(building),
+            Self::Text { comparing, .. } => comparing.into(),
         }
     }
 }
@@ -181,28 +220,7 @@ impl Default for Meter {
 impl Meter {
     /// The conditions of a match that read a whole part, in its order.
     pub(crate) fn scans(&mut self, requests: &RouteMatch) -> Box<[Scan]> {
-        let mut found = Vec::new();
-        if let PathMatch::Regex(pattern) = &requests.path {
-            let measure = self.measure(pattern);
-            found.push(Scan {
-                condition: Condition::Path,
-                inherited: false,
-                part: Part::Path,
-                beginning: Arc::clone(&measure.beginning),
-                time: Time::of_expression(&measure),
-            });
-        }
-        let beginning: Arc<[u8]> = beginning(&requests.path).into();
-        for (index, header) in requests.headers.iter().enumerate() {
-            let condition = Condition::Header(index);
-            let part = || Part::of_header(&header.name);
-            found.extend(self.scan(&header.value, condition, part, &beginning));
-        }
-        for (index, parameter) in requests.query.iter().enumerate() {
-            let condition = Condition::Query(index);
-            found.extend(self.scan(&parameter.value, condition, || Part::Target, &beginning));
-        }
-        found.into()
+        self.scans_below(requests, &[], &[])
     }
 
     /// The same, for a match with conditions of enclosing inclusions.
@@ -212,34 +230,36 @@ impl Meter {
         headers: &[HeaderMatch],
         query: &[QueryMatch],
     ) -> Box<[Scan]> {
-        let mut scans = self.scans(requests);
-        for scan in &mut scans {
-            scan.inherited = match scan.condition {
-                Condition::Path => false,
-                Condition::Header(index) => headers.contains(&requests.headers[index]),
-                Condition::Query(index) => query.contains(&requests.query[index]),
-            };
+        let mut found = Vec::new();
+        if let PathMatch::Regex(pattern) = &requests.path {
+            let measure = self.measure(pattern);
+            found.push(Scan::Path {
+                time: Time::of_expression(&measure),
+                beginning: measure.beginning,
+            });
         }
-        scans
+        for (index, header) in requests.headers.iter().enumerate() {
+            found.extend(self.time(&header.value).map(|time| Scan::Header {
+                index,
+                inherited: headers.contains(header),
+                time,
+            }));
+        }
+        for (index, parameter) in requests.query.iter().enumerate() {
+            found.extend(self.time(&parameter.value).map(|time| Scan::Query {
+                index,
+                inherited: query.contains(parameter),
+                time,
+            }));
+        }
+        found.into()
     }
 
-    fn scan(
-        &mut self,
-        value: &ValueMatch,
-        condition: Condition,
-        part: impl FnOnce() -> Part,
-        beginning: &Arc<[u8]>,
-    ) -> Option<Scan> {
-        let time = match value.search()? {
+    /// The time of a condition that takes some; of `Some(None)` it isn't known, see [`Cause::States`].
+    fn time(&mut self, value: &ValueMatch) -> Option<Option<Time>> {
+        value.search().map(|search| match search {
             Search::Expression(pattern) => Time::of_expression(&self.measure(pattern)),
             Search::Text(text) => Time::of_text(text),
-        };
-        Some(Scan {
-            condition,
-            inherited: false,
-            part: part(),
-            beginning: Arc::clone(beginning),
-            time,
         })
     }
 
@@ -315,6 +335,7 @@ impl ListTime {
                 let Some(Time::Text { initial, comparing }) = Time::of_text(text) else {
                     return Ok(());
                 };
+                let comparing = comparing.into();
                 let others = self.texts.entry((Part::of_header(&header.name), initial));
                 let others = others.or_default();
                 let added = within(Some(comparing), self.expressions + *others)
@@ -352,10 +373,10 @@ pub(super) enum Cause {
 
 /// The time of a host's conditions that may apply to the same request: of those whose beginnings start alike.
 #[derive(Default)]
-pub(super) struct Load<'a> {
-    groups: HashMap<Group<'a>, ByBeginning>,
-    /// The maximum times of groups that read the same bytes, which add up, by header.
-    of_bytes: HashMap<Option<&'a str>, OfBytes>,
+pub(super) struct Load {
+    groups: HashMap<Group, ByBeginning>,
+    /// The maximum times of groups that read the same bytes, which add up, by [`Part::header`].
+    of_bytes: HashMap<Option<u64>, OfBytes>,
     /// The maximum of these sums.
     reading: u64,
     /// The maximum time of [`Group::Building`].
@@ -364,11 +385,11 @@ pub(super) struct Load<'a> {
 
 /// Conditions whose times add up.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-enum Group<'a> {
+enum Group {
     /// Expressions for a part read all of its bytes. Texts are searched for their first letters there.
-    Reading(&'a Part),
+    Reading(Part),
     /// Texts are compared where a part has their first letter.
-    Comparing(&'a Part, u8),
+    Comparing(Part, u8),
     /// A request can have bytes for the automatons of all parts.
     Building,
 }
@@ -384,15 +405,20 @@ struct OfBytes {
     comparing: u64,
 }
 
-impl<'a> Load<'a> {
+impl Load {
     /// Adds a condition of a match that is `copies` routes in Envoy.
     ///
     /// # Errors
     /// If it takes too much time.
-    pub(super) fn add(&mut self, scan: &'a Scan, copies: usize) -> Result<(), Cause> {
+    pub(super) fn add(
+        &mut self,
+        scan: &Scan,
+        requests: &RouteMatch,
+        copies: usize,
+    ) -> Result<(), Cause> {
         scan.alone()?;
-        let time = scan.time.ok_or(Cause::States)?;
-        let part = &scan.part;
+        let time = scan.time().ok_or(Cause::States)?;
+        let part = scan.part(requests);
         let charges = match time {
             Time::Expression { reading, building } => {
                 [(Group::Reading(part), reading), (Group::Building, building)]
@@ -403,8 +429,9 @@ impl<'a> Load<'a> {
             ],
         };
         let copies = u64::try_from(copies).unwrap_or(u64::MAX);
-        let charges = charges.map(|(group, nanos)| (group, nanos.saturating_mul(copies)));
-        let levels = levels(&scan.beginning);
+        let charges =
+            charges.map(|(group, nanos)| (group, u64::from(nanos).saturating_mul(copies)));
+        let levels = levels(scan.beginning(requests));
         let of_bytes = self.of_bytes.entry(part.header()).or_default();
         let mut after = *of_bytes;
         let mut building = self.building;
@@ -436,8 +463,14 @@ impl<'a> Load<'a> {
     }
 }
 
-/// Identifiers for the texts that a beginning starts with, from the empty one to the whole. If different texts had the same
-/// one, their times would only count together.
+/// An identifier for a text. If different texts had the same one, their times would only count together; for [`levels`] too.
+fn hash(text: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    hasher.write(text.as_bytes());
+    hasher.finish()
+}
+
+/// Identifiers for the texts that a beginning starts with, from the empty one to the whole.
 fn levels(beginning: &[u8]) -> Vec<u64> {
     let mut hasher = DefaultHasher::new();
     let mut levels = vec![hasher.finish()];
