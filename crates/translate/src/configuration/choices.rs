@@ -16,13 +16,13 @@ const MAX_CPU: u64 = 4_000;
 /// The default maximum for memory, in bytes.
 const MAX_MEMORY: u64 = 4 << 30;
 
-/// The fields that need permission.
-const PRIVILEGED: [GatewayChoice; 5] = [
-    GatewayChoice::NetworkPolicy,
-    GatewayChoice::NodeSelector,
-    GatewayChoice::PriorityClassName,
-    GatewayChoice::Tolerations,
-    GatewayChoice::Workload,
+/// The fields that Gateways may set by default. The others affect nodes, or how long their pods and logs stay there.
+const PERMITTED: [GatewayChoice; 5] = [
+    GatewayChoice::Autoscaling,
+    GatewayChoice::Managed,
+    GatewayChoice::NetworkPublishing,
+    GatewayChoice::Replicas,
+    GatewayChoice::Resources,
 ];
 
 /// What Gateways may choose; `None` means the default.
@@ -189,7 +189,7 @@ impl Choices {
     fn allows(&self, field: &GatewayChoice) -> bool {
         match &self.fields {
             Some(fields) => fields.contains(field),
-            None => !PRIVILEGED.contains(field),
+            None => PERMITTED.contains(field),
         }
     }
 
