@@ -80,7 +80,10 @@ fn pem(data: &[u8]) {
 }
 
 fn regular_expression(data: &[u8]) {
-    if let Ok(pattern) = std::str::from_utf8(data) {
-        let _: Result<(), String> = regex::check(pattern);
+    if let Ok(pattern) = std::str::from_utf8(data)
+        && regex::check(pattern).is_ok()
+    {
+        let mut effort = u64::MAX;
+        regex::Measure::of(pattern, &mut effort);
     }
 }

@@ -108,9 +108,10 @@ async fn a_rejected_host_is_held_until_it_changes() {
 
 #[tokio::test]
 async fn rejected_hosts_are_found_among_many_new_ones() {
-    let (_backends, services) = backends(&["a"]).await;
+    let (_backends, services) = backends(&["a", "b"]).await;
     let (envoy, ip) = (strict(), new_ip());
-    let mut objects = gateway("web", ip, &[HTTP]) + &services;
+    let wider = route("wider", &["web"], &["*.test"], &[to("b")]);
+    let mut objects = gateway("web", ip, &[HTTP]) + &services + &wider;
     let name = |number: usize| format!("host-{number}");
     for number in 0..60 {
         let one = if number % 25 == 7 { bad } else { good };
@@ -119,19 +120,20 @@ async fn rejected_hosts_are_found_among_many_new_ones() {
     let folder = Folder::new(&[("all.yaml", objects)]);
     let sesame = Sesame::start(ip, folder, &["--envoy", &envoy.path()]).await;
     sesame.programmed().await;
-    for number in 0..60 {
-        let expected = if number % 25 == 7 { "503" } else { "a" };
-        becomes(
-            sesame.at(8080),
-            &format!("{}.test", name(number)),
-            "/",
-            expected,
-        )
-        .await;
-    }
+    let at = sesame.at(8080);
+    let are_served = async || {
+        for number in 0..60 {
+            let expected = if number % 25 == 7 { "503" } else { "a" };
+            becomes(at, &format!("{}.test", name(number)), "/", expected).await;
+        }
+        becomes(at, "other.test", "/", "b").await;
+    };
+    are_served().await;
     for number in [7, 32, 57] {
         is_reported(&sesame, &name(number), true).await;
     }
+    replace(&sesame).await;
+    are_served().await;
 }
 
 /// Kills the Envoy, whose successor then gets everything anew.

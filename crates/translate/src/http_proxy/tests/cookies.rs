@@ -40,8 +40,16 @@ fn services_have_the_changes_of_the_route_and_their_own() {
 
 #[test]
 fn invalid_changes_of_cookies_refuse_the_requests_of_the_route() {
-    let wrong = "cookieRewritePolicies: [{name: a, pathRewrite: {value: a;b}}]";
+    let with_path = |path: &str| {
+        format!("cookieRewritePolicies: [{{name: a, pathRewrite: {{value: {path}}}}}]")
+    };
+    let wrong = with_path("a;b");
+    let line_end = with_path(r#""/a\r\nset-cookie: b=c""#);
     for (fields, error) in [
+        (
+            format!("services: [{{name: one, port: 80}}], {line_end}"),
+            "RouteError InvalidCookieRewritePolicy: spec.routes[0].cookieRewritePolicies[0].pathRewrite.value: ",
+        ),
         (
             format!("services: [{{name: one, port: 80}}], {wrong}"),
             "RouteError InvalidCookieRewritePolicy: spec.routes[0].cookieRewritePolicies[0].pathRewrite.value: ",
