@@ -106,7 +106,7 @@ open_enum! {
     }
 }
 
-/// Limits on connections, requests and retries. 0 means no limit.
+/// Limits on connections, requests and retries. 0 means the default: 50,000 of each, 1,024 retries, and no limit for an endpoint.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
 )]

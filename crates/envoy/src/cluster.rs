@@ -187,12 +187,16 @@ fn with_dns(name: String, host: &ExternalHost) -> pb::Cluster {
 /// retries add to the load of a Service that fails.
 const MAX_RETRIES: u32 = 1_024;
 
-/// Circuit breakers that trip only at these limits and [`MAX_RETRIES`].
+/// The default limits on connections to a cluster, and on concurrent requests with and without one: an Envoy's default limit on
+/// clients. Over HTTP/2, each client can send a hundred requests at a time to a Service that doesn't respond.
+const MAX_REQUESTS: u32 = 50_000;
+
+/// Circuit breakers that trip only at these limits, or the defaults.
 ///
 /// The retry budget has no interval: with one, Envoy compares the retries in progress with all requests in the
 /// interval, so fast retries never exceed it.
 fn circuit_breakers(limits: &ConnectionLimits, retries: Option<RetryLimit>) -> pb::CircuitBreakers {
-    let or_none = |limit: Option<u32>| wire::uint32(limit.unwrap_or(u32::MAX));
+    let or_default = |limit: Option<u32>| wire::uint32(limit.unwrap_or(MAX_REQUESTS));
     let per_endpoint = limits.connections_per_endpoint;
     pb::CircuitBreakers {
         per_host_thresholds: per_endpoint
@@ -203,9 +207,9 @@ fn circuit_breakers(limits: &ConnectionLimits, retries: Option<RetryLimit>) -> p
             .into_iter()
             .collect(),
         thresholds: vec![pb::circuit_breakers::Thresholds {
-            max_connections: or_none(limits.connections),
-            max_pending_requests: or_none(limits.pending),
-            max_requests: or_none(limits.requests),
+            max_connections: or_default(limits.connections),
+            max_pending_requests: or_default(limits.pending),
+            max_requests: or_default(limits.requests),
             max_retries: wire::uint32(limits.retries.unwrap_or(MAX_RETRIES)),
             retry_budget: retries.map(|limit| RetryBudget {
                 budget_percent: Some(Percent {

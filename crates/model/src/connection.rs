@@ -16,7 +16,7 @@ pub struct ConnectionSettings {
     pub slow_start: Option<SlowStart>,
     /// How long a connection may be idle, without requests; zero for no limit, `None` for the default.
     pub idle_timeout: Option<Duration>,
-    /// Limits on connections and requests; `None` for no limits.
+    /// Limits on connections and requests; `None` for the defaults.
     pub limits: Option<ConnectionLimits>,
 }
 
@@ -72,7 +72,7 @@ pub struct SlowStart {
     pub min_percent: u32,
 }
 
-/// Limits on connections and requests to a cluster, for each Envoy. `None` means no limit.
+/// Limits on connections and requests to a cluster, for each Envoy. `None` means the default, or no limit for an endpoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnectionLimits {
     /// Connections.

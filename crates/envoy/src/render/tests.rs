@@ -179,7 +179,7 @@ fn http(cluster: &Value) -> &Value {
 #[test]
 fn clusters_are_rendered_with_their_protocol_and_tls() {
     let plain = cluster(Protocol::Http1, None);
-    let all = u32::MAX;
+    let all = 50_000;
     assert_eq!(
         plain,
         json!({

@@ -353,7 +353,7 @@ fn declarations(extension: &ExtensionService, findings: &mut Findings) -> Box<[D
     by_cluster.into_values().collect()
 }
 
-/// Reads the connection limits; 0 means no limit.
+/// Reads the connection limits; 0 means the default.
 fn limits(policy: &CircuitBreakerPolicy, findings: &mut Findings) -> Option<ConnectionLimits> {
     let mut limit = |part: &str, limit| {
         let field = format!("spec.circuitBreakerPolicy.{part}");

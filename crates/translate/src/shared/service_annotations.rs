@@ -75,7 +75,7 @@ impl ServiceAnnotations {
         let mut limit = |name: &str| {
             let text = annotations.get(name)?.trim();
             match text.parse::<u32>() {
-                // As in HTTPProxy, 0 stands for no limit.
+                // As in an ExtensionService, 0 stands for the default.
                 Ok(limit) => Some(limit).filter(|&limit| limit > 0),
                 Err(_) => {
                     let message = format!(
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_are_numbers_and_zero_is_none() {
+    fn limits_are_numbers_and_zero_is_the_default() {
         let found = read(&[
             ("max-connections", "1"),
             ("max-pending-requests", "2"),
