@@ -223,7 +223,7 @@ async fn no_request_is_lost_when_an_envoy_moves_between_sharded_and_whole_tables
         admin: Admin::Unix(admin_socket.clone()),
         readiness: None,
         max_connections: MAX_CONNECTIONS,
-        memory_limit: None,
+        heap_limit: None,
         module: supervisor.has_module(),
     });
     let admin = AdminSocket::new(&admin_socket);

@@ -56,7 +56,7 @@ impl Rig {
             admin: Admin::Unix(admin_socket.clone()),
             readiness: None,
             max_connections: MAX_CONNECTIONS,
-            memory_limit: None,
+            heap_limit: None,
             module: self.supervisor.has_module(),
         });
         self.supervisor.ensure(EnvoySpec {

@@ -96,7 +96,7 @@ impl Rig {
                 admin: sesame_control::Admin::Unix(admin_socket.clone()),
                 readiness: None,
                 max_connections: sesame_control::MAX_CONNECTIONS,
-                memory_limit: None,
+                heap_limit: None,
                 module: supervisor.has_module(),
             });
             supervisor.ensure(EnvoySpec {

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
-use sesame_control::{Admin, BootstrapOptions, FleetId, XdsAddress, XdsTls};
+use sesame_control::{Admin, BootstrapOptions, FleetId, HeapLimit, XdsAddress, XdsTls};
 
 use crate::args::BootstrapArgs;
 use crate::output;
@@ -30,7 +30,7 @@ fn options(args: &BootstrapArgs) -> Result<BootstrapOptions> {
         admin: admin(&args.admin)?,
         readiness: args.readiness_socket.clone(),
         max_connections: args.max_connections,
-        memory_limit: args.memory_limit,
+        heap_limit: args.memory_limit.map(HeapLimit::Bytes),
         module: args.module,
     })
 }

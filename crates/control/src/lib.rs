@@ -35,7 +35,7 @@ pub use self::bootstrap::{BootstrapError, bootstrap};
 pub use self::translate::{Resources, StatusView, Translation, translate, translate_with};
 
 /// Input for a bootstrap.
-pub use sesame_envoy::{Admin, BootstrapOptions, MAX_CONNECTIONS, XdsAddress, XdsTls};
+pub use sesame_envoy::{Admin, BootstrapOptions, HeapLimit, MAX_CONNECTIONS, XdsAddress, XdsTls};
 /// Options for a translation.
 pub use sesame_envoy::{Options, Sharding};
 /// The sidecar of each Envoy of a managed fleet.

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use sesame_api::LoggingConfiguration;
-use sesame_envoy::{Options, Sharding};
+use sesame_envoy::{HeapLimit, Options, Sharding};
 use sesame_fleet::local::{Level, Supervisor, memory};
 use sesame_sources::files::{self, ChangeSet, FilesConfig};
 use sesame_translate::settings::{Mode, Settings};
@@ -255,7 +255,7 @@ impl Local {
         let launch = LaunchConfig {
             xds_socket,
             concurrency: config.concurrency,
-            memory_limit: memory::heap_limit(),
+            heap_limit: memory::heap_limit().map(HeapLimit::Bytes),
             generations,
         };
         let supervise = fleets::supervise(

@@ -57,11 +57,21 @@ pub struct BootstrapOptions {
     pub readiness: Option<PathBuf>,
     /// Limit on client connections across all listeners; further connections are rejected. See [`MAX_CONNECTIONS`].
     pub max_connections: u64,
-    /// Heap limit in bytes: near it, Envoy releases memory, then resets large streams, and rejects requests and connections.
-    /// `None`: no limit.
-    pub memory_limit: Option<u64>,
+    /// Near this limit, Envoy releases memory, then resets large streams, and rejects requests and connections. `None`: no
+    /// limit.
+    pub heap_limit: Option<HeapLimit>,
     /// Whether [`sesame_shard::MODULE`] is in Envoy's search path for modules.
     pub module: bool,
+}
+
+/// The limit on an Envoy's heap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HeapLimit {
+    /// In bytes.
+    Bytes(u64),
+    /// Half of the memory that the machine has: the limit of the resource monitor `envoy.resource_monitors.fixed_heap`, which
+    /// Envoy's `--config-yaml` must add.
+    HalfOfMemory,
 }
 
 /// Address of Sesame's xDS server.
@@ -242,10 +252,12 @@ const LARGE_BUFFERS: u32 = 20;
 /// How often an Envoy measures its heap. Clients shouldn't fill the rest of a container's memory in between.
 const HEAP_INTERVAL: Duration = Duration::from_millis(250);
 
+/// The resource monitor for the heap.
+const HEAP_MONITOR: &str = "envoy.resource_monitors.fixed_heap";
+
 /// Sheds load before the process runs out of memory.
 fn overload_manager(options: &BootstrapOptions) -> overload::OverloadManager {
     use overload::trigger::TriggerOneof;
-    const HEAP: &str = "envoy.resource_monitors.fixed_heap";
     let mut out = overload::OverloadManager {
         resource_monitors: vec![monitor(
             "envoy.resource_monitors.global_downstream_max_connections",
@@ -257,26 +269,36 @@ fn overload_manager(options: &BootstrapOptions) -> overload::OverloadManager {
         )],
         ..Default::default()
     };
-    if let Some(limit) = options.memory_limit {
+    if let Some(limit) = options.heap_limit {
         out.refresh_interval = Some(wire::duration(HEAP_INTERVAL));
-        out.resource_monitors.push(monitor(
-            HEAP,
-            FixedHeapConfig {
-                max_heap_size_bytes: limit.max(1),
-                ..Default::default()
-            },
-        ));
-        let at = |value| TriggerOneof::Threshold(overload::ThresholdTrigger { value });
-        let between = |scaling_threshold, saturation_threshold| {
+        let share = match limit {
+            HeapLimit::Bytes(limit) => {
+                out.resource_monitors.push(monitor(
+                    HEAP_MONITOR,
+                    FixedHeapConfig {
+                        max_heap_size_bytes: limit.max(1),
+                        ..Default::default()
+                    },
+                ));
+                1.0
+            }
+            HeapLimit::HalfOfMemory => 0.5,
+        };
+        let at = |value: f64| {
+            TriggerOneof::Threshold(overload::ThresholdTrigger {
+                value: value * share,
+            })
+        };
+        let between = |scaling: f64, saturation: f64| {
             TriggerOneof::Scaled(overload::ScaledTrigger {
-                scaling_threshold,
-                saturation_threshold,
+                scaling_threshold: scaling * share,
+                saturation_threshold: saturation * share,
             })
         };
         let action = |name: &str, trigger| overload::OverloadAction {
             name: format!("envoy.overload_actions.{name}"),
             triggers: vec![overload::Trigger {
-                name: HEAP.to_owned(),
+                name: HEAP_MONITOR.to_owned(),
                 trigger_oneof: Some(trigger),
             }],
             ..Default::default()

@@ -34,8 +34,8 @@ mod wire;
 
 pub use assembler::{Assembler, Part, RejectedVersion, ResourceChange, Suspect};
 pub use bootstrap::{
-    Admin, BootstrapOptions, MAX_CONNECTIONS, XDS_CLUSTER, XdsAddress, XdsTls, bootstrap,
-    has_module, xds_secrets,
+    Admin, BootstrapOptions, HeapLimit, MAX_CONNECTIONS, XDS_CLUSTER, XdsAddress, XdsTls,
+    bootstrap, has_module, xds_secrets,
 };
 pub use cluster::{cluster, destination};
 pub use datagrams::{datagram_cluster, datagram_endpoints};

@@ -171,7 +171,7 @@ fn config(fleet: FleetId, address: SocketAddr, mount: &Mount, admin: PathBuf) ->
         admin: Admin::Unix(admin),
         readiness: None,
         max_connections: MAX_CONNECTIONS,
-        memory_limit: None,
+        heap_limit: None,
         module: false,
     });
     let json = sesame_envoy::to_json(&bootstrap).unwrap();

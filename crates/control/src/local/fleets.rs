@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use prost::Message as _;
-use sesame_envoy::{Admin, BootstrapOptions, MAX_CONNECTIONS, XdsAddress};
+use sesame_envoy::{Admin, BootstrapOptions, HeapLimit, MAX_CONNECTIONS, XdsAddress};
 use sesame_fleet::local::{self as processes, BootstrapFormat, EnvoySpec, Supervisor};
 use sesame_model::FleetId;
 use tokio::sync::{mpsc, watch};
@@ -25,8 +25,8 @@ pub(crate) struct LaunchConfig {
     pub(crate) xds_socket: PathBuf,
     /// Worker threads of each Envoy; `None` means one per CPU.
     pub(crate) concurrency: Option<u32>,
-    /// Heap limit of each Envoy, in bytes.
-    pub(crate) memory_limit: Option<u64>,
+    /// Heap limit of each Envoy.
+    pub(crate) heap_limit: Option<HeapLimit>,
     /// Generations of the Envoys.
     pub(crate) generations: Arc<Generations>,
 }
@@ -128,7 +128,7 @@ fn spec(supervisor: &Supervisor, fleet: &FleetId, launch: &LaunchConfig) -> Envo
         admin: Admin::Unix(admin_socket.clone()),
         readiness: None,
         max_connections: MAX_CONNECTIONS,
-        memory_limit: launch.memory_limit,
+        heap_limit: launch.heap_limit,
         module: supervisor.has_module(),
     });
     EnvoySpec {

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use sesame_envoy::{Admin, BootstrapOptions, MAX_CONNECTIONS, XdsAddress, XdsTls};
+use sesame_envoy::{Admin, BootstrapOptions, HeapLimit, MAX_CONNECTIONS, XdsAddress, XdsTls};
 use sesame_fleet::kube::identity::Handle;
 use sesame_fleet::kube::{FleetSpec, Provisioner, layout};
 use sesame_model::{FleetId, FleetParameters, FleetRequest, FleetState};
@@ -242,12 +242,21 @@ fn bootstrap(
         admin: Admin::Unix(layout::ADMIN_SOCKET.into()),
         readiness: Some(layout::READINESS_SOCKET.into()),
         max_connections: parameters.max_connections.unwrap_or(MAX_CONNECTIONS),
-        memory_limit: layout::heap_limit(parameters),
+        heap_limit: Some(heap_limit(parameters)),
         module: target.module,
     };
     let bootstrap = sesame_envoy::to_json(&sesame_envoy::bootstrap(&options))
         .expect("every generated bootstrap has a JSON form");
     bootstrap.to_string().into()
+}
+
+/// The limit on the heap of a fleet's Envoys: 80% of the container's memory limit. The rest is for stacks, kernel buffers and
+/// the executable.
+fn heap_limit(parameters: &FleetParameters) -> HeapLimit {
+    match parameters.memory_limit {
+        Some(limit) => HeapLimit::Bytes(limit / 10 * 8),
+        None => HeapLimit::HalfOfMemory,
+    }
 }
 
 #[cfg(test)]

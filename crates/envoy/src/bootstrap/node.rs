@@ -63,7 +63,7 @@ mod tests {
             admin: Admin::None,
             readiness: None,
             max_connections: MAX_CONNECTIONS,
-            memory_limit: None,
+            heap_limit: None,
             module,
         };
         let version = SemanticVersion {

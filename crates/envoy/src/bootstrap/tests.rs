@@ -13,7 +13,7 @@ fn options() -> BootstrapOptions {
         admin: Admin::Unix("/run/admin.sock".into()),
         readiness: None,
         max_connections: MAX_CONNECTIONS,
-        memory_limit: None,
+        heap_limit: None,
         module: false,
     }
 }
@@ -93,7 +93,7 @@ fn tcp_uses_mutual_tls() {
             }),
         },
         admin: Admin::None,
-        memory_limit: Some(1 << 30),
+        heap_limit: Some(HeapLimit::Bytes(1 << 30)),
         ..options()
     }))
     .unwrap();
@@ -133,6 +133,22 @@ fn tcp_uses_mutual_tls() {
             "envoy.overload_actions.stop_accepting_connections",
         ]
     );
+}
+
+/// Half of the monitor's memory: the thresholds are half as high.
+#[test]
+fn without_a_limit_the_heap_may_have_half_of_the_memory() {
+    let out = bootstrap(&BootstrapOptions {
+        heap_limit: Some(HeapLimit::HalfOfMemory),
+        ..options()
+    });
+    let manager = out.overload_manager.unwrap();
+    assert_eq!(manager.resource_monitors.len(), 1);
+    let last = &manager.actions.last().unwrap().triggers[0];
+    assert_eq!(last.name, HEAP_MONITOR);
+    let threshold =
+        overload::trigger::TriggerOneof::Threshold(overload::ThresholdTrigger { value: 0.49 });
+    assert_eq!(last.trigger_oneof, Some(threshold));
 }
 
 #[test]

@@ -42,12 +42,6 @@ pub(super) fn sidecar_port(ports: &BTreeSet<Port>) -> u16 {
         .unwrap_or(SIDECAR_PORT)
 }
 
-/// The heap size at which Envoy starts to reject requests, in bytes. The rest of the memory limit is for stacks, kernel
-/// buffers and the executable.
-pub fn heap_limit(parameters: &FleetParameters) -> Option<u64> {
-    parameters.memory_limit.map(|limit| limit / 10 * 8)
-}
-
 /// The number of worker threads, derived from the CPU limit or else the CPU request. By default, Envoy would start one
 /// per CPU of the node, each with its own connections to every backend.
 pub(super) fn concurrency(parameters: &FleetParameters) -> u64 {

@@ -221,7 +221,7 @@ fn bootstrap(
         admin: Admin::Unix(config.admin_socket.clone()),
         readiness: Some(config.readiness_socket.clone()),
         max_connections: MAX_CONNECTIONS,
-        memory_limit: None,
+        heap_limit: None,
         module: false,
     };
     change(&mut options);

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use sesame_envoy::HeapLimit;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
@@ -128,7 +129,7 @@ async fn connections_beyond_the_limit_are_closed_and_others_and_probes_are_serve
 #[tokio::test]
 async fn an_overloaded_envoy_rejects_requests_and_connections_and_passes_its_probes() {
     let fixture = Fixture::with_options(Duration::ZERO, TIMEOUT, |options| {
-        options.memory_limit = Some(HEAP as u64);
+        options.heap_limit = Some(HeapLimit::Bytes(HEAP as u64));
     })
     .await;
     let (mut client, mut backend) = fixture.served_request().await;

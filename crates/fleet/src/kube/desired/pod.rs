@@ -93,21 +93,34 @@ fn envoy(common: &Common<'_>) -> Value {
     if common.spec.module {
         env.push(json!({ "name": SEARCH_PATH, "value": layout::RUN_DIR }));
     }
+    let mut args = vec![
+        "-c".to_owned(),
+        config,
+        "--service-node".to_owned(),
+        "$(POD_NAME)".to_owned(),
+        "--concurrency".to_owned(),
+        layout::concurrency(parameters).to_string(),
+        "--log-level".to_owned(),
+        level.to_owned(),
+        "--disable-hot-restart".to_owned(),
+        IGNORE_UNKNOWN.to_owned(),
+        "--drain-strategy".to_owned(),
+        "immediate".to_owned(),
+        "--drain-time-s".to_owned(),
+        seconds(drain_timeout(parameters)).max(1).to_string(),
+    ];
+    if parameters.memory_limit.is_none() {
+        // Without a limit, the memory that the node has for pods.
+        let memory = json!({ "resource": "limits.memory", "divisor": "0" });
+        env.push(json!({ "name": "MEMORY", "valueFrom": { "resourceFieldRef": memory } }));
+        args.extend(["--config-yaml".to_owned(), heap_monitor("$(MEMORY)")]);
+    }
     json!({
         "name": "envoy",
         "image": parameters.image.as_ref().unwrap_or(&common.config.envoy_image),
         "imagePullPolicy": "IfNotPresent",
         "command": ["envoy"],
-        "args": [
-            "-c", config,
-            "--service-node", "$(POD_NAME)",
-            "--concurrency", layout::concurrency(parameters).to_string(),
-            "--log-level", level,
-            "--disable-hot-restart",
-            IGNORE_UNKNOWN,
-            "--drain-strategy", "immediate",
-            "--drain-time-s", seconds(drain_timeout(parameters)).max(1).to_string(),
-        ],
+        "args": args,
         "env": env,
         // The response is sent when the drain is over; the kubelet sends SIGTERM only after that.
         "lifecycle": { "preStop": { "httpGet": { "path": "/drained", "port": port, "scheme": "HTTP" } } },
@@ -136,6 +149,20 @@ fn envoy(common: &Common<'_>) -> Value {
             { "name": "run", "mountPath": layout::RUN_DIR },
         ],
     })
+}
+
+/// What Envoy adds to a bootstrap whose heap limit is half of the memory, in bytes.
+fn heap_monitor(memory: &str) -> String {
+    json!({
+        "overload_manager": { "resource_monitors": [{
+            "name": "envoy.resource_monitors.fixed_heap",
+            "typed_config": {
+                "@type": "type.googleapis.com/envoy.extensions.resource_monitors.fixed_heap.v3.FixedHeapConfig",
+                "max_heap_size_bytes": memory,
+            },
+        }] },
+    })
+    .to_string()
 }
 
 /// A native sidecar (an init container with `restartPolicy: Always`): it starts before Envoy and stops after it.
