@@ -171,6 +171,17 @@ fn errors_have_a_location_and_everything_else_is_printed() {
 }
 
 #[test]
+fn control_characters_of_names_and_values_do_not_reach_the_terminal() {
+    let folder = tempfile::tempdir().unwrap();
+    let objects = format!("{OBJECTS}---\napiVersion: \"v1\\e[2J\"\nkind: 5\n");
+    fs::write(folder.path().join("a\u{1b}[2J.yaml"), objects).unwrap();
+    let out = run(&["translate", folder.path().to_str().unwrap()]);
+    let errors = text(&out.stderr);
+    assert!(errors.contains("a\\u{1b}[2J.yaml:"), "{errors}");
+    assert!(!errors.contains('\u{1b}'), "{errors}");
+}
+
+#[test]
 fn translate_reports_what_the_status_of_an_ingress_has_no_place_for() {
     let ingress = "\
 apiVersion: networking.k8s.io/v1
