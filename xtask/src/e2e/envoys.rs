@@ -36,13 +36,11 @@ pub(super) fn envoys(scene: &Scene) -> Result<String> {
         shop::rolled_out(scene, NAME, 2, &first)?,
     ));
     let second = shop::envoys(scene, NAME)?;
-    scene.apply(&[configuration(json!({ "replicas": 2, "logLevel": "info" }))])?;
-    times.push((
-        "parameter changed",
-        shop::rolled_out(scene, NAME, 2, &second)?,
-    ));
+    let limits = json!({ "limits": { "memory": "512Mi" } });
+    scene.apply(&[configuration(json!({ "replicas": 2, "resources": limits }))])?;
+    times.push(("memory limited", shop::rolled_out(scene, NAME, 2, &second)?));
     for replicas in [4, 1] {
-        let more = json!({ "replicas": replicas, "logLevel": "info" });
+        let more = json!({ "replicas": replicas, "resources": limits });
         scene.apply(&[configuration(more)])?;
         let what = if replicas == 4 {
             "scaled from 2 to 4"
@@ -53,8 +51,7 @@ pub(super) fn envoys(scene: &Scene) -> Result<String> {
     }
     // A single Envoy is also replaced without failed requests.
     let last = shop::envoys(scene, NAME)?;
-    let quiet = json!({ "replicas": 1, "logLevel": "warning" });
-    scene.apply(&[configuration(quiet)])?;
+    scene.apply(&[configuration(json!({ "replicas": 1 }))])?;
     times.push((
         "single Envoy replaced",
         shop::rolled_out(scene, NAME, 1, &last)?,
