@@ -69,8 +69,8 @@ pub struct BootstrapOptions {
 pub enum HeapLimit {
     /// In bytes.
     Bytes(u64),
-    /// Half of the memory that the machine has: the limit of the resource monitor `envoy.resource_monitors.fixed_heap`, which
-    /// Envoy's `--config-yaml` must add.
+    /// Half of the machine's memory. Envoy's `--config-yaml` must add the resource monitor
+    /// `envoy.resource_monitors.fixed_heap`, with all of that memory as its maximum.
     HalfOfMemory,
 }
 

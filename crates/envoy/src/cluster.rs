@@ -187,8 +187,8 @@ fn with_dns(name: String, host: &ExternalHost) -> pb::Cluster {
 /// retries add to the load of a Service that fails.
 const MAX_RETRIES: u32 = 1_024;
 
-/// The default limits on connections to a cluster, and on concurrent requests with and without one: an Envoy's default limit on
-/// clients. Over HTTP/2, each client can send a hundred requests at a time to a Service that doesn't respond.
+/// The default limit on an Envoy's connections to a cluster, on requests in progress and on those that wait for a
+/// connection. Over HTTP/2, each client can send a hundred requests at a time to a Service that doesn't respond.
 const MAX_REQUESTS: u32 = 50_000;
 
 /// Circuit breakers that trip only at these limits, or the defaults.

@@ -151,7 +151,7 @@ fn envoy(common: &Common<'_>) -> Value {
     })
 }
 
-/// What Envoy adds to a bootstrap whose heap limit is half of the memory, in bytes.
+/// The heap monitor that a bootstrap without a limit in bytes needs. `memory` is the machine's, in bytes.
 fn heap_monitor(memory: &str) -> String {
     json!({
         "overload_manager": { "resource_monitors": [{

@@ -29,8 +29,8 @@ const PER_NANO: usize = 64;
 /// The length of the beginnings of paths that are compared, in bytes.
 const BEGINNING: usize = 48;
 
-/// A condition of a match for which Envoy reads a whole part of a request. What it looks for is in the [`RouteMatch`], since
-/// an object can have thousands of them.
+/// A condition of a match for which Envoy reads a whole part of a request. An object can have thousands of them, so what
+/// Envoy looks for is only in the [`RouteMatch`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Scan {
     /// On the path, an expression.
@@ -255,7 +255,7 @@ impl Meter {
         found.into()
     }
 
-    /// The time of a condition that takes some; of `Some(None)` it isn't known, see [`Cause::States`].
+    /// The time of a condition; `None` if it takes next to none, `Some(None)` if its automaton is too large.
     fn time(&mut self, value: &ValueMatch) -> Option<Option<Time>> {
         value.search().map(|search| match search {
             Search::Expression(pattern) => Time::of_expression(&self.measure(pattern)),
@@ -463,7 +463,8 @@ impl Load {
     }
 }
 
-/// An identifier for a text. If different texts had the same one, their times would only count together; for [`levels`] too.
+/// An identifier for a text. If different texts had the same one, here or in [`levels`], their times would only count
+/// together.
 fn hash(text: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
     hasher.write(text.as_bytes());
