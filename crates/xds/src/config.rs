@@ -90,7 +90,7 @@ impl Default for Limits {
             name_bytes: 2_048,
             request_bytes: 16 << 20,
             node_bytes: 256 << 10,
-            response_bytes: 1 << 20,
+            response_bytes: 256 << 10,
             request_timeout: Duration::from_secs(30),
             warming_timeout: Duration::from_secs(20),
             check_timeout: Duration::from_millis(250),

@@ -26,7 +26,8 @@ pub(crate) enum Age {
 pub(crate) struct Pending {
     names: HashMap<Arc<str>, Epochs>,
     by_first: BTreeSet<(u64, Arc<str>)>,
-    by_last: BTreeSet<(u64, Arc<str>)>,
+    /// By latest change, then by first: of the names that one epoch changes, the newest is one that wasn't pending before.
+    by_last: BTreeSet<(u64, u64, Arc<str>)>,
 }
 
 impl Pending {
@@ -40,14 +41,15 @@ impl Pending {
             epochs.last = epochs.last.max(earlier.last);
         }
         self.by_first.insert((epochs.first, Arc::clone(name)));
-        self.by_last.insert((epochs.last, Arc::clone(name)));
+        self.by_last
+            .insert((epochs.last, epochs.first, Arc::clone(name)));
         self.names.insert(Arc::clone(name), epochs);
     }
 
     pub(crate) fn remove(&mut self, name: &str) -> Option<Epochs> {
         let (name, epochs) = self.names.remove_entry(name)?;
         self.by_first.remove(&(epochs.first, Arc::clone(&name)));
-        self.by_last.remove(&(epochs.last, name));
+        self.by_last.remove(&(epochs.last, epochs.first, name));
         if self.names.is_empty() {
             // At the start of a stream all names are pending, and a map doesn't free memory on its own.
             self.names = HashMap::new();
@@ -62,15 +64,18 @@ impl Pending {
 
     /// The epoch of the oldest name that [`Pending::pop_below`] returns.
     pub(crate) fn next(&self) -> Option<u64> {
-        self.by_last.first().map(|(last, _)| *last)
+        self.by_last.first().map(|(last, ..)| *last)
     }
 
     /// Removes the name whose latest change is oldest or newest among those before `limit`.
     pub(crate) fn pop_below(&mut self, limit: u64, age: Age) -> Option<(Arc<str>, Epochs)> {
-        let oldest = self.by_last.first().filter(|(last, _)| *last < limit)?;
-        let (_, name) = match age {
+        let oldest = self.by_last.first().filter(|(last, ..)| *last < limit)?;
+        let (.., name) = match age {
             Age::Oldest => oldest,
-            Age::Newest => self.by_last.range(..(limit, Arc::from(""))).next_back()?,
+            Age::Newest => self
+                .by_last
+                .range(..(limit, 0, Arc::from("")))
+                .next_back()?,
         };
         let name = Arc::clone(name);
         let epochs = self.remove(&name)?;
@@ -80,7 +85,7 @@ impl Pending {
     pub(crate) fn retain(&mut self, keep: impl Fn(&Arc<str>) -> bool) {
         self.names.retain(|name, _| keep(name));
         self.by_first.retain(|(_, name)| keep(name));
-        self.by_last.retain(|(_, name)| keep(name));
+        self.by_last.retain(|(.., name)| keep(name));
     }
 }
 
@@ -111,6 +116,21 @@ mod tests {
         assert_eq!(pending.pop_below(7, Age::Newest), b);
         assert_eq!(pending.pop_below(8, Age::Oldest), Some((a, epochs(3, 7))));
         assert_eq!((pending.len(), pending.watermark()), (0, None));
+    }
+
+    /// Otherwise a change would wait for others that were already pending, and of names that all epochs change, one could
+    /// wait forever.
+    #[test]
+    fn of_names_with_the_same_latest_change_the_first_change_decides() {
+        let mut pending = Pending::default();
+        for (name, first) in [("a", 3), ("b", 7), ("c", 1), ("d", 5)] {
+            pending.add(&name.into(), epochs(first, 7));
+        }
+        let mut pop = |age| pending.pop_below(8, age).map(|(name, _)| name);
+        assert_eq!(pop(Age::Newest), Some("b".into()));
+        assert_eq!(pop(Age::Oldest), Some("c".into()));
+        assert_eq!(pop(Age::Newest), Some("d".into()));
+        assert_eq!(pop(Age::Oldest), Some("a".into()));
     }
 
     #[test]
