@@ -20,7 +20,7 @@ use crate::shared::hosts::{self, Attachments, RouteRules};
 use crate::shared::precedence::Seniority;
 
 /// The maximum size of all rules for wildcard hosts of a table, in bytes. The oldest objects come first.
-const MAX_TABLE: usize = 4 * 1024 * 1024;
+const MAX_TABLE: usize = 1024 * 1024;
 /// An object whose rules take less on the wildcard hosts of a table, in bytes, isn't counted.
 const MIN_OF_TABLE: usize = 32 * 1024;
 /// The maximum size of an object's rules on the hosts below its wildcard hosts, in bytes. The oldest hosts come first.
@@ -341,9 +341,11 @@ impl Excess {
         match &self.at {
             Place::Everywhere { older } => format!(
                 "the rules take about {wildcards} KiB on wildcard hosts of port {port}, where those of older objects take {} \
-                 KiB; the limit is {} KiB; use hosts without wildcards, fewer matches, or shorter filters",
+                 KiB; the limit is {} KiB; use hosts without wildcards, fewer matches or shorter filters, or objects with less than \
+                 {} KiB there, which are not counted",
                 older.div_ceil(1024),
-                MAX_TABLE / 1024
+                MAX_TABLE / 1024,
+                MIN_OF_TABLE / 1024
             ),
             Place::Below(hosts) => format!(
                 "the rules for wildcard hosts of port {port} are not served on {} of the {} hosts below that don't take all \
