@@ -129,15 +129,16 @@ impl<'a> Neighbours<'a> {
         self.requests[0].address
     }
 
-    /// Changes an object of each fleet, and waits until the changes are served.
-    fn change(&mut self) -> Result<()> {
+    /// Changes an object of each fleet, and waits until the changes are served. Returns how long that took.
+    fn change(&mut self) -> Result<Duration> {
         self.version += 1;
         self.scene
             .apply(&Self::objects(&self.version.to_string()))?;
         let since = Instant::now();
         self.served()?;
-        self.slowest = self.slowest.max(since.elapsed());
-        Ok(())
+        let took = since.elapsed();
+        self.slowest = self.slowest.max(took);
+        Ok(took)
     }
 
     fn served(&self) -> Result<()> {

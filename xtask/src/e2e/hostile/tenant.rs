@@ -59,7 +59,7 @@ pub(super) fn attack(scene: &Scene, neighbours: &mut Neighbours<'_>) -> Result<S
     }
     let large: Vec<Value> = (0..LARGE).map(large).collect();
     scene.apply(&large)?;
-    neighbours.change()?;
+    let meanwhile = neighbours.change()?;
     let (left_out, took) = until("all large routes have a status", shop::SERVED, || {
         let routes = scene.list(&["-n", NAMESPACE, "httproutes", "-l", "size=large"])?;
         let conditions = routes
@@ -73,10 +73,13 @@ pub(super) fn attack(scene: &Scene, neighbours: &mut Neighbours<'_>) -> Result<S
             .filter(|text| text.contains("on wildcard hosts"));
         Ok(left_out.count())
     })?;
-    neighbours.change()?;
+    let later = neighbours.change()?;
     Ok(format!(
-        "{LARGE} large routes, {left_out} of them left out on wildcard hosts, in {:.0} s",
-        took.as_secs_f32()
+        "{LARGE} large routes, {left_out} of them left out on wildcard hosts, in {:.0} s, changes meanwhile served within {:.2} s, \
+         later within {:.2} s",
+        took.as_secs_f32(),
+        meanwhile.as_secs_f32(),
+        later.as_secs_f32()
     ))
 }
 
