@@ -12,14 +12,18 @@ const LARGE: usize = 1024 * 1024;
 /// A sharded table stays sharded until it is below the limits above divided by this, and keeps its form until the copies of
 /// hosts exceed their limit multiplied by this. Otherwise, a single flapping host would replace the listener each time.
 const STAYS_SHARDED: usize = 2;
-/// The copies of hosts in all shards may take this many times the size of the other hosts, up to [`LARGE`]. Beyond that,
-/// they may take as much as the other hosts.
+/// The copies of hosts in all shards may take this many times the size of the other hosts, up to [`LARGE_COPIES`].
 const COPIES_OF_SMALL: usize = 8;
+/// Copies above this size in total, in bytes, may take as much as the other hosts.
+const LARGE_COPIES: usize = 8 * LARGE;
 /// The size of a reserved domain, in bytes.
 const RESERVED: usize = 128;
+/// Above this size, in bytes, a table's former form doesn't get new hosts, so that changes of its hosts take effect before an
+/// Envoy has the whole current form.
+pub(super) const MAX_GROWN: usize = LARGE;
 /// Above this size, in bytes, a table's former form isn't updated for draining connections: it would delay changes to the
 /// current form.
-pub(super) const MAX_FORMER: usize = 8 * LARGE;
+pub(super) const MAX_FORMER: usize = 4 * LARGE;
 
 /// How a table is divided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -59,7 +63,7 @@ impl Default for Form {
 
 /// Number and size of hosts.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Size {
+struct Size {
     hosts: usize,
     bytes: usize,
 }
@@ -68,9 +72,9 @@ pub(super) struct Size {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Sizes {
     /// Hosts in a single shard.
-    pub(super) own: Size,
+    own: Size,
     /// Hosts in every shard.
-    pub(super) everywhere: Size,
+    everywhere: Size,
     /// Number of reserved domains in every shard.
     pub(super) reserved_everywhere: usize,
 }
@@ -96,7 +100,7 @@ impl Sizes {
         };
         // A host in every shard costs memory in each of them, and changing it changes all shards.
         let everywhere = self.everywhere.bytes + self.reserved_everywhere * RESERVED;
-        let limit = bytes.max(LARGE.min(bytes * COPIES_OF_SMALL));
+        let limit = bytes.max(LARGE_COPIES.min(bytes * COPIES_OF_SMALL));
         let fits = |form: &&Form| {
             let copies = everywhere.saturating_mul(form.resources as usize);
             let more = if **form == so_far { STAYS_SHARDED } else { 1 };
@@ -105,18 +109,25 @@ impl Sizes {
         forms.iter().find(fits).copied().unwrap_or_default()
     }
 
+    /// Replaces a host; `everywhere` is whether it is in every shard.
+    pub(super) fn replace(
+        &mut self,
+        everywhere: bool,
+        before: Option<&HostBytes>,
+        after: Option<&HostBytes>,
+    ) {
+        let size = match everywhere {
+            true => &mut self.everywhere,
+            false => &mut self.own,
+        };
+        size.hosts += usize::from(after.is_some());
+        size.hosts -= usize::from(before.is_some());
+        size.bytes += after.map_or(0, HostBytes::len);
+        size.bytes -= before.map_or(0, HostBytes::len);
+    }
+
     /// The size of the hosts in all resources of a form, in bytes.
     pub(super) fn bytes(&self, form: Form) -> usize {
         self.own.bytes + form.resources as usize * self.everywhere.bytes
-    }
-}
-
-impl Size {
-    /// Replaces a host.
-    pub(super) fn replace(&mut self, before: Option<&HostBytes>, after: Option<&HostBytes>) {
-        self.hosts += usize::from(after.is_some());
-        self.hosts -= usize::from(before.is_some());
-        self.bytes += after.map_or(0, HostBytes::len);
-        self.bytes -= before.map_or(0, HostBytes::len);
     }
 }

@@ -5,7 +5,7 @@
 //!
 //! A small table is one resource. A table with many or large hosts is split into up to [`SHARDS`] resources, so a changed
 //! host costs an Envoy only one shard. Switching to another form replaces the listener and drains its connections; until
-//! then Envoys get the former form too, unless it is very large.
+//! then Envoys get the former form too, unless it is very large. If it is large, it gets no new hosts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use sesame_model::{FleetId, Listener, ListenerKey, Port, RouteTable, RouteTableK
 
 use super::ResourceChange;
 use super::chains::Chains;
-use super::form::{Form, MAX_FORMER, Sizes};
+use super::form::{Form, MAX_FORMER, MAX_GROWN, Sizes};
 use super::held::Part;
 use super::listeners::{only_settings_differ, uses};
 use super::on_demand::OnDemand;
@@ -63,14 +63,24 @@ pub(super) struct Table {
     sizes: Sizes,
     /// The form that the listener uses.
     pub(super) form: Form,
-    /// The forms that Envoys also get, for draining connections.
-    former: BTreeSet<Form>,
+    /// The forms that Envoys also get, for draining connections and until the listener with the current form is ready, with
+    /// the new hosts that they don't get.
+    former: BTreeMap<Form, Lacks>,
     /// Former forms that Envoys also have, but that are too large to be kept up to date, with what they lack.
     stale: BTreeMap<Form, Touched>,
+    /// The hosts that the current commit changes, as they were before it.
+    changed: BTreeMap<(u32, Arc<str>), Option<HostBytes>>,
+}
+
+/// The hosts that a former form doesn't get.
+#[derive(Debug, Default)]
+struct Lacks {
+    hosts: BTreeSet<(u32, Arc<str>)>,
+    sizes: Sizes,
 }
 
 /// The parts of a table that may have changed.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum Touched {
     All,
     /// Hosts with these numbers.
@@ -171,8 +181,7 @@ impl Tables {
         for (key, table) in &self.tables {
             if key.fleet == *fleet && table.table.is_some() {
                 for form in table.updated() {
-                    self.scopes(key, form, true, out);
-                    self.routes(key, table, form, &Touched::All, out);
+                    self.complete(key, table, form, out);
                 }
             }
         }
@@ -193,7 +202,7 @@ impl Tables {
         let mut former = Vec::new();
         for (key, table) in &mut self.tables {
             let stale = std::mem::take(&mut table.stale).into_keys();
-            let forms = std::mem::take(&mut table.former).into_iter().chain(stale);
+            let forms = std::mem::take(&mut table.former).into_keys().chain(stale);
             former.extend(forms.map(|form| (key.clone(), form)));
         }
         for (key, form) in former {
@@ -234,17 +243,16 @@ impl Tables {
             if table.held.remove(&host).is_some() {
                 self.changed.push(Part::Host(key.clone()));
             }
-            let after = change.value().map(|bytes| HostBytes::clone(bytes));
-            let size = match number {
-                EVERYWHERE => &mut table.sizes.everywhere,
-                _ => &mut table.sizes.own,
+            let before = match change.value() {
+                Some(bytes) => table.hosts.insert(host.clone(), HostBytes::clone(bytes)),
+                None => table.hosts.remove(&host),
             };
-            size.replace(table.hosts.get(&host), after.as_ref());
-            match after {
-                Some(bytes) => _ = table.hosts.insert(host, bytes),
-                None => _ = table.hosts.remove(&host),
-            }
-            touch(&mut out, &key.table, table, number);
+            let after = table.hosts.get(&host);
+            table
+                .sizes
+                .replace(number == EVERYWHERE, before.as_ref(), after);
+            table.changed.insert(host, before);
+            touched_table(&mut out, &key.table, table);
         }
         for (key, number) in std::mem::take(&mut self.held_changes) {
             if let Some(table) = self.tables.get(&key) {
@@ -267,6 +275,7 @@ impl Tables {
             true => table.updated().collect(),
             false => BTreeSet::new(),
         };
+        let changed = std::mem::take(&mut table.changed);
         if table.table.is_none() {
             for form in had.iter().chain(table.stale.keys()) {
                 self.withdraw(key, *form, out);
@@ -281,30 +290,67 @@ impl Tables {
         let form = suited(table.form);
         if !before {
             // Another Sesame process may have served the table in another form, which Envoys may still use.
-            table.former = Form::ALL.into_iter().map(suited).collect();
+            let forms = Form::ALL.into_iter().map(suited);
+            table.former = forms.map(|form| (form, Lacks::default())).collect();
         } else if form != table.form {
-            table.former.insert(table.form);
+            table.former.insert(table.form, Lacks::default());
         }
-        table.former.remove(&form);
+        let lacked = table.former.remove(&form).unwrap_or_default();
         table.form = form;
-        let outdated = |of: &Form| had.contains(of) && sizes.bytes(*of) > MAX_FORMER;
-        for form in table.former.extract_if(.., |of| outdated(of)) {
-            table.stale.insert(form, Touched::none());
-        }
-        for lacking in table.stale.values_mut() {
-            lacking.extend(touched);
-        }
-        let lacking = table.stale.remove(&form);
-        for form in table.updated() {
-            let known = had.contains(&form).then_some(touched);
-            match known.or(lacking.as_ref().filter(|_| form == table.form)) {
-                Some(touched) => self.routes(key, table, form, touched, out),
-                None => {
-                    self.scopes(key, form, true, out);
-                    self.routes(key, table, form, &Touched::All, out);
+        for (of, lacks) in &mut table.former {
+            let is_large = had.contains(of) && sizes.bytes(*of) > MAX_GROWN;
+            for (host, before) in &changed {
+                if is_large && before.is_none() {
+                    lacks.hosts.insert(host.clone());
+                }
+                if lacks.hosts.contains(host) {
+                    let after = table.hosts.get(host);
+                    lacks
+                        .sizes
+                        .replace(host.0 == EVERYWHERE, before.as_ref(), after);
                 }
             }
         }
+        let outdated = |of: &Form, lacks: &mut Lacks| {
+            had.contains(of) && sizes.bytes(*of) - lacks.sizes.bytes(*of) > MAX_FORMER
+        };
+        for (form, _) in table.former.extract_if(.., outdated) {
+            table.stale.insert(form, Touched::none());
+        }
+        let with = |hosts: &mut dyn Iterator<Item = &(u32, Arc<str>)>| {
+            let mut touched = touched.clone();
+            hosts.for_each(|(number, _)| touched.add(*number));
+            touched
+        };
+        let current = with(&mut changed.keys().chain(&lacked.hosts));
+        for lacking in table.stale.values_mut() {
+            lacking.extend(&current);
+        }
+        match table.stale.remove(&form) {
+            Some(lacking) => self.routes(key, table, form, &lacking, out),
+            None if had.contains(&form) => self.routes(key, table, form, &current, out),
+            None => self.complete(key, table, form, out),
+        }
+        for (form, lacks) in &table.former {
+            if had.contains(form) {
+                let touched = with(&mut changed.keys().filter(|host| !lacks.hosts.contains(*host)));
+                self.routes(key, table, *form, &touched, out);
+            } else {
+                self.complete(key, table, *form, out);
+            }
+        }
+    }
+
+    /// A table's resources in a form that Envoys don't have.
+    fn complete(
+        &self,
+        key: &RouteTableKey,
+        table: &Table,
+        form: Form,
+        out: &mut Vec<ResourceChange>,
+    ) {
+        self.scopes(key, form, true, out);
+        self.routes(key, table, form, &Touched::All, out);
     }
 
     /// A table's touched resources in the given form.
@@ -352,7 +398,7 @@ impl Tables {
 impl Table {
     /// The forms that Envoys get and that are up to date.
     fn updated(&self) -> impl Iterator<Item = Form> {
-        std::iter::once(self.form).chain(self.former.iter().copied())
+        std::iter::once(self.form).chain(self.former.keys().copied())
     }
 
     /// Replaces the table, except its hosts. Returns the parts that differ.
@@ -386,13 +432,15 @@ impl Table {
     /// The bytes of the table or of one shard: its hosts, and reserved domains without a host, sorted by domain.
     fn join(&self, name: &str, form: Form, shard: u32, tables: &Tables) -> Option<Bytes> {
         let table = self.table.as_ref()?;
+        let former = self.former.get(&form);
+        let lacks = |host: &_| former.is_some_and(|lacks| lacks.hosts.contains(host));
         let none: Arc<str> = "".into();
         let numbers = [form.numbers(shard), EVERYWHERE..EVERYWHERE + 1];
         let ranges = numbers
             .iter()
             .map(|numbers| (numbers.start, none.clone())..(numbers.end, none.clone()));
         let without_host = ranges.clone().flat_map(|range| self.reserved.range(range));
-        let without_host = without_host.filter(|key| !self.hosts.contains_key(*key));
+        let without_host = without_host.filter(|key| !self.hosts.contains_key(*key) || lacks(key));
         let without_host: Vec<(&str, HostBytes)> = without_host
             .map(|(_, domain)| {
                 (
@@ -405,6 +453,7 @@ impl Table {
             .clone()
             .any(|range| self.scripted.range(range).next().is_some());
         let hosts = ranges.flat_map(|range| self.hosts.range(range));
+        let hosts = hosts.filter(|(key, _)| !lacks(key));
         let hosts = hosts.map(|(key, host)| (&*key.1, self.held.get(key).unwrap_or(host)));
         let mut hosts: Vec<(&str, &HostBytes)> = hosts
             .chain(without_host.iter().map(|(domain, host)| (*domain, host)))
@@ -458,11 +507,20 @@ fn touch(
     table: &Table,
     number: u32,
 ) {
+    touched_table(out, key, table).add(number);
+}
+
+/// The touched parts of a table, except those with [`Table::changed`] hosts.
+fn touched_table<'a>(
+    out: &'a mut BTreeMap<RouteTableKey, (Touched, bool)>,
+    key: &RouteTableKey,
+    table: &Table,
+) -> &'a mut Touched {
     let before = table.table.is_some();
     let touched = out
         .entry(key.clone())
         .or_insert_with(|| (Touched::none(), before));
-    touched.0.add(number);
+    &mut touched.0
 }
 
 /// A table's reserved domains and settings; empty without a table.
