@@ -14,7 +14,7 @@ const LARGE: usize = 1024 * 1024;
 const STAYS_SHARDED: usize = 2;
 /// The copies of hosts in all shards may take this many times the size of the other hosts, up to [`LARGE_COPIES`].
 const COPIES_OF_SMALL: usize = 8;
-/// Copies above this size in total, in bytes, may take as much as the other hosts.
+/// Above this size in total, in bytes, the copies may take only as much as the other hosts.
 const LARGE_COPIES: usize = 8 * LARGE;
 /// The size of a reserved domain, in bytes.
 const RESERVED: usize = 128;

@@ -63,8 +63,7 @@ pub(super) struct Table {
     sizes: Sizes,
     /// The form that the listener uses.
     pub(super) form: Form,
-    /// The forms that Envoys also get, for draining connections and until the listener with the current form is ready, with
-    /// the new hosts that they don't get.
+    /// The forms that Envoys also get, for draining connections and until the listener with the current form is ready.
     former: BTreeMap<Form, Lacks>,
     /// Former forms that Envoys also have, but that are too large to be kept up to date, with what they lack.
     stale: BTreeMap<Form, Touched>,
