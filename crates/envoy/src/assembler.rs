@@ -9,6 +9,7 @@
 
 mod chains;
 mod form;
+mod forms;
 mod held;
 mod listeners;
 mod on_demand;

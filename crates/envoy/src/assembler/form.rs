@@ -2,9 +2,11 @@
 
 use std::ops::Range;
 
+use crate::Sharding;
 use crate::shard::SHARDS;
-use crate::{HostBytes, Sharding};
 
+/// The number of hosts in every shard, instead of a hash of their domains.
+pub(super) const EVERYWHERE: u32 = SHARDS;
 /// With this many hosts, a table becomes sharded.
 const MANY: usize = 400;
 /// With hosts of this size in total, in bytes, a table becomes sharded.
@@ -68,6 +70,13 @@ struct Size {
     bytes: usize,
 }
 
+/// The size of a host before and after a commit, in bytes; `None` without the host.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Resized {
+    pub(super) before: Option<usize>,
+    pub(super) after: Option<usize>,
+}
+
 /// The sizes on which a table's form depends.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Sizes {
@@ -109,21 +118,16 @@ impl Sizes {
         forms.iter().find(fits).copied().unwrap_or_default()
     }
 
-    /// Replaces a host; `everywhere` is whether it is in every shard.
-    pub(super) fn replace(
-        &mut self,
-        everywhere: bool,
-        before: Option<&HostBytes>,
-        after: Option<&HostBytes>,
-    ) {
-        let size = match everywhere {
-            true => &mut self.everywhere,
-            false => &mut self.own,
+    /// Adds, changes or removes a host with this number.
+    pub(super) fn resize(&mut self, number: u32, Resized { before, after }: Resized) {
+        let size = match number {
+            EVERYWHERE => &mut self.everywhere,
+            _ => &mut self.own,
         };
         size.hosts += usize::from(after.is_some());
         size.hosts -= usize::from(before.is_some());
-        size.bytes += after.map_or(0, HostBytes::len);
-        size.bytes -= before.map_or(0, HostBytes::len);
+        size.bytes += after.unwrap_or(0);
+        size.bytes -= before.unwrap_or(0);
     }
 
     /// The size of the hosts in all resources of a form, in bytes.

@@ -41,7 +41,7 @@ impl Tables {
     /// The variants of a listener without the module and, if different, with it. Held chains aren't replaced.
     fn variants(&self, key: &ListenerKey, of: &Listener) -> [Option<pb::Listener>; 2] {
         let shards = |table: &RouteTableKey| {
-            let form = self.tables.get(table)?.form;
+            let form = self.tables.get(table)?.forms.current();
             (form != Form::WHOLE).then_some(form.resources)
         };
         let on_demand = self.on_demand.covers(key);

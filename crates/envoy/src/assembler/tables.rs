@@ -17,16 +17,14 @@ use sesame_model::{FleetId, Listener, ListenerKey, Port, RouteTable, RouteTableK
 
 use super::ResourceChange;
 use super::chains::Chains;
-use super::form::{Form, MAX_FORMER, MAX_GROWN, Sizes};
+use super::form::{EVERYWHERE, Form, Resized, Sizes};
+use super::forms::{ChangedHosts, Forms, HostKey, Touched, Update};
 use super::held::Part;
 use super::listeners::{only_settings_differ, uses};
 use super::on_demand::OnDemand;
 use crate::route::{changes_cookies, reserved, scope, script, table_tail};
 use crate::shard::{SHARDS, is_everywhere, shard};
 use crate::{Encoded, HostBytes, Inputs, Sharding, names, wire};
-
-/// The number that keys of hosts in every shard have instead of a hash.
-const EVERYWHERE: u32 = SHARDS;
 
 /// The tables of all fleets.
 #[derive(Debug)]
@@ -53,37 +51,17 @@ pub(super) struct Table {
     /// `None`: the hosts exist, but the table doesn't (yet).
     table: Option<Arc<RouteTable>>,
     /// The table's reserved domains by number (see [`number_of`]).
-    reserved: BTreeSet<(u32, Arc<str>)>,
+    reserved: BTreeSet<HostKey>,
     /// Hosts by number and domain.
-    pub(super) hosts: BTreeMap<(u32, Arc<str>), HostBytes>,
+    pub(super) hosts: BTreeMap<HostKey, HostBytes>,
     /// What is served instead of some hosts; usually empty.
-    pub(super) held: BTreeMap<(u32, Arc<str>), HostBytes>,
+    pub(super) held: BTreeMap<HostKey, HostBytes>,
     /// The hosts that change cookies.
-    scripted: BTreeSet<(u32, Arc<str>)>,
+    scripted: BTreeSet<HostKey>,
     sizes: Sizes,
-    /// The form that the listener uses.
-    pub(super) form: Form,
-    /// The forms that Envoys also get, for draining connections and until the listener with the current form is ready.
-    former: BTreeMap<Form, Lacks>,
-    /// Former forms that Envoys also have, but that are too large to be kept up to date, with what they lack.
-    stale: BTreeMap<Form, Touched>,
-    /// The hosts that the current commit changes, as they were before it.
-    changed: BTreeMap<(u32, Arc<str>), Option<HostBytes>>,
-}
-
-/// The hosts that a former form doesn't get.
-#[derive(Debug, Default)]
-struct Lacks {
-    hosts: BTreeSet<(u32, Arc<str>)>,
-    sizes: Sizes,
-}
-
-/// The parts of a table that may have changed.
-#[derive(Clone, Debug)]
-enum Touched {
-    All,
-    /// Hosts with these numbers.
-    Numbers(BTreeSet<u32>),
+    pub(super) forms: Forms,
+    /// The hosts that the current commit changes.
+    changed: ChangedHosts,
 }
 
 impl Tables {
@@ -139,14 +117,14 @@ impl Tables {
             let Some(mut table) = self.tables.remove(&key) else {
                 continue;
             };
-            let form = table.form;
+            let form = table.forms.current();
             self.renew(&key, &mut table, &touched, before, out);
             let switched = match before {
-                true => table.form != form,
-                false => !table.former.is_empty(),
+                true => table.forms.current() != form,
+                false => table.forms.has_former(),
             };
             self.replaced += u64::from(switched && table.table.is_some());
-            if table.form != form {
+            if table.forms.current() != form {
                 let listener = ListenerKey {
                     fleet: key.fleet.clone(),
                     port: Port::tcp(key.port),
@@ -179,7 +157,7 @@ impl Tables {
         out.extend(listeners.filter_map(|key| self.listener(key)));
         for (key, table) in &self.tables {
             if key.fleet == *fleet && table.table.is_some() {
-                for form in table.updated() {
+                for form in table.forms.updated() {
                     self.complete(key, table, form, out);
                 }
             }
@@ -200,9 +178,7 @@ impl Tables {
     pub(super) fn settle(&mut self, out: &mut Vec<ResourceChange>) {
         let mut former = Vec::new();
         for (key, table) in &mut self.tables {
-            let stale = std::mem::take(&mut table.stale).into_keys();
-            let forms = std::mem::take(&mut table.former).into_keys().chain(stale);
-            former.extend(forms.map(|form| (key.clone(), form)));
+            former.extend(table.forms.settle().map(|form| (key.clone(), form)));
         }
         for (key, form) in former {
             self.withdraw(&key, form, out);
@@ -246,11 +222,12 @@ impl Tables {
                 Some(bytes) => table.hosts.insert(host.clone(), HostBytes::clone(bytes)),
                 None => table.hosts.remove(&host),
             };
-            let after = table.hosts.get(&host);
-            table
-                .sizes
-                .replace(number == EVERYWHERE, before.as_ref(), after);
-            table.changed.insert(host, before);
+            let resized = Resized {
+                before: before.as_ref().map(HostBytes::len),
+                after: change.value().map(|host| host.len()),
+            };
+            table.sizes.resize(number, resized);
+            table.changed.insert(host, resized);
             touched_table(&mut out, &key.table, table);
         }
         for (key, number) in std::mem::take(&mut self.held_changes) {
@@ -261,82 +238,42 @@ impl Tables {
         out
     }
 
-    /// Adds a table's changes to `out`; `before` is whether it existed.
+    /// Adds a table's changes to `out`; `before` is whether it existed, and `other` are the parts that changed with something
+    /// other than the bytes of hosts.
     fn renew(
         &self,
         key: &RouteTableKey,
         table: &mut Table,
-        touched: &Touched,
+        other: &Touched,
         before: bool,
         out: &mut Vec<ResourceChange>,
     ) {
-        let had: BTreeSet<Form> = match before {
-            true => table.updated().collect(),
-            false => BTreeSet::new(),
-        };
-        let changed = std::mem::take(&mut table.changed);
-        if table.table.is_none() {
-            for form in had.iter().chain(table.stale.keys()) {
-                self.withdraw(key, *form, out);
-            }
-            table.form = Form::WHOLE;
-            table.former.clear();
-            table.stale.clear();
-            return;
-        }
-        let sizes = table.sizes;
-        let suited = |so_far| sizes.suited(so_far, self.sharding);
-        let form = suited(table.form);
-        if !before {
-            // Another Sesame process may have served the table in another form, which Envoys may still use.
-            let forms = Form::ALL.into_iter().map(suited);
-            table.former = forms.map(|form| (form, Lacks::default())).collect();
-        } else if form != table.form {
-            table.former.insert(table.form, Lacks::default());
-        }
-        let lacked = table.former.remove(&form).unwrap_or_default();
-        table.form = form;
-        for (of, lacks) in &mut table.former {
-            let is_large = had.contains(of) && sizes.bytes(*of) > MAX_GROWN;
-            for (host, before) in &changed {
-                if is_large && before.is_none() {
-                    lacks.hosts.insert(host.clone());
-                }
-                if lacks.hosts.contains(host) {
-                    let after = table.hosts.get(host);
-                    lacks
-                        .sizes
-                        .replace(host.0 == EVERYWHERE, before.as_ref(), after);
+        let hosts = std::mem::take(&mut table.changed);
+        let suited = |so_far| table.sizes.suited(so_far, self.sharding);
+        match (before, table.table.is_some()) {
+            (true, true) => {
+                let form = suited(table.forms.current());
+                for (form, update) in table.forms.renew(form, &table.sizes, &hosts, other) {
+                    match update {
+                        Update::Complete => self.complete(key, table, form, out),
+                        Update::Routes(touched) => self.routes(key, table, form, &touched, out),
+                    }
                 }
             }
-        }
-        let outdated = |of: &Form, lacks: &mut Lacks| {
-            had.contains(of) && sizes.bytes(*of) - lacks.sizes.bytes(*of) > MAX_FORMER
-        };
-        for (form, _) in table.former.extract_if(.., outdated) {
-            table.stale.insert(form, Touched::none());
-        }
-        let with = |hosts: &mut dyn Iterator<Item = &(u32, Arc<str>)>| {
-            let mut touched = touched.clone();
-            hosts.for_each(|(number, _)| touched.add(*number));
-            touched
-        };
-        let current = with(&mut changed.keys().chain(&lacked.hosts));
-        for lacking in table.stale.values_mut() {
-            lacking.extend(&current);
-        }
-        match table.stale.remove(&form) {
-            Some(lacking) => self.routes(key, table, form, &lacking, out),
-            None if had.contains(&form) => self.routes(key, table, form, &current, out),
-            None => self.complete(key, table, form, out),
-        }
-        for (form, lacks) in &table.former {
-            if had.contains(form) {
-                let touched = with(&mut changed.keys().filter(|host| !lacks.hosts.contains(*host)));
-                self.routes(key, table, *form, &touched, out);
-            } else {
-                self.complete(key, table, *form, out);
+            (false, true) => {
+                table.forms = Forms::new(suited);
+                for form in table.forms.updated() {
+                    self.complete(key, table, form, out);
+                }
             }
+            (true, false) => {
+                let mut forms = std::mem::take(&mut table.forms);
+                self.withdraw(key, forms.current(), out);
+                for form in forms.settle() {
+                    self.withdraw(key, form, out);
+                }
+            }
+            (false, false) => {}
         }
     }
 
@@ -395,11 +332,6 @@ impl Tables {
 }
 
 impl Table {
-    /// The forms that Envoys get and that are up to date.
-    fn updated(&self) -> impl Iterator<Item = Form> {
-        std::iter::once(self.form).chain(self.former.keys().copied())
-    }
-
     /// Replaces the table, except its hosts. Returns the parts that differ.
     fn replace(&mut self, after: Option<Arc<RouteTable>>, sharding: Sharding) -> Touched {
         let before = std::mem::replace(&mut self.table, after.clone());
@@ -431,8 +363,7 @@ impl Table {
     /// The bytes of the table or of one shard: its hosts, and reserved domains without a host, sorted by domain.
     fn join(&self, name: &str, form: Form, shard: u32, tables: &Tables) -> Option<Bytes> {
         let table = self.table.as_ref()?;
-        let former = self.former.get(&form);
-        let lacks = |host: &_| former.is_some_and(|lacks| lacks.hosts.contains(host));
+        let lacks = |host: &HostKey| self.forms.lacks(form, host);
         let none: Arc<str> = "".into();
         let numbers = [form.numbers(shard), EVERYWHERE..EVERYWHERE + 1];
         let ranges = numbers
@@ -467,27 +398,6 @@ impl Table {
 
     fn is_empty(&self) -> bool {
         self.table.is_none() && self.hosts.is_empty()
-    }
-}
-
-impl Touched {
-    fn none() -> Self {
-        Self::Numbers(BTreeSet::new())
-    }
-
-    fn extend(&mut self, other: &Self) {
-        match (&mut *self, other) {
-            (Self::Numbers(numbers), Self::Numbers(more)) => numbers.extend(more),
-            _ => *self = Self::All,
-        }
-    }
-
-    fn add(&mut self, number: u32) {
-        match self {
-            Self::All => {}
-            Self::Numbers(_) if number == EVERYWHERE => *self = Self::All,
-            Self::Numbers(numbers) => drop(numbers.insert(number)),
-        }
     }
 }
 
