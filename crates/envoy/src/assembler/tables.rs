@@ -30,9 +30,7 @@ use crate::{Encoded, HostBytes, Inputs, Sharding, names, wire};
 #[derive(Debug)]
 pub(super) struct Tables {
     pub(super) sharding: Sharding,
-    /// The bytes after the hosts of a table or shard.
-    tail: Bytes,
-    /// The bytes after the tail if one of the hosts changes cookies.
+    /// The last bytes of a table or shard if one of its hosts changes cookies.
     script: Bytes,
     pub(super) tables: BTreeMap<RouteTableKey, Table>,
     /// Numbers of hosts that were held or released since the last commit.
@@ -68,7 +66,6 @@ impl Tables {
     pub(super) fn new(sharding: Sharding) -> Self {
         Self {
             sharding,
-            tail: table_tail().encode_to_vec().into(),
             script: script().encode_to_vec().into(),
             tables: BTreeMap::new(),
             held_changes: BTreeSet::new(),
@@ -391,8 +388,10 @@ impl Table {
         // Sorted within each number, so the sort merges runs.
         hosts.sort_by_key(|(domain, _)| *domain);
         let hosts = hosts.iter().map(|(_, host)| *host);
-        let script: &[u8] = if scripted { &tables.script } else { &[] };
-        let tail = [&tables.tail, script].concat();
+        let mut tail = table_tail(table, form != Form::WHOLE).encode_to_vec();
+        if scripted {
+            tail.extend_from_slice(&tables.script);
+        }
         Some(wire::join_table(name, hosts, &tail))
     }
 

@@ -219,6 +219,8 @@ fn shards<'a>(
         let hosts = hosts.iter().filter(|(host, _)| here(&host.name));
         let mut table = joined(key, &row, hosts);
         table.name.clone_from(&name);
+        let header = crate::shard::HEADER.to_owned();
+        table.request_headers_to_remove.push(header);
         let scope = wire::resource(&crate::route::scope(&name, &name));
         [
             ((key.fleet.clone(), names::SCOPE, name.clone()), scope),

@@ -500,7 +500,6 @@ fn reserved_hosts_are_in_the_table() {
             "name": "8080",
             "ignore_port_in_host_matching": true,
             "most_specific_header_mutations_wins": true,
-            "request_headers_to_remove": ["x-sesame-listener", "x-sesame-shard"],
             "virtual_hosts": [
                 {"name": "a.com", "domains": ["a.com"]},
                 {
@@ -531,6 +530,10 @@ fn requests_on_connections_of_other_listeners_are_misdirected() {
         secure: true,
     };
     let out = to_json(&route_table(&table_key(), &table, [], false)).unwrap();
+    assert_eq!(
+        out["request_headers_to_remove"],
+        json!(["x-sesame-listener"])
+    );
     assert_eq!(out["virtual_hosts"][0]["routes"], json!([misdirected]));
 
     let key = VirtualHostKey {
