@@ -169,11 +169,6 @@ impl Samples {
             .unwrap_or_default()
     }
 
-    /// The samples in the order they were measured.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = f64> {
-        self.0.iter().copied()
-    }
-
     pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
