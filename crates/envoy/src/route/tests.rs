@@ -530,10 +530,8 @@ fn requests_on_connections_of_other_listeners_are_misdirected() {
         secure: true,
     };
     let out = to_json(&route_table(&table_key(), &table, [], false)).unwrap();
-    assert_eq!(
-        out["request_headers_to_remove"],
-        json!(["x-sesame-listener"])
-    );
+    let removed = json!(["x-sesame-listener"]);
+    assert_eq!(out["request_headers_to_remove"], removed);
     assert_eq!(out["virtual_hosts"][0]["routes"], json!([misdirected]));
 
     let key = VirtualHostKey {
