@@ -264,7 +264,7 @@ fn footprint(world: &World) -> Footprint {
 /// The assembler's state as text, without the engine's table handles.
 fn assembler(world: &World) -> String {
     let text = format!("{:#?}", world.core().assembler());
-    let from = text.find("tail:").expect("a field after the handles");
+    let from = text.find("script:").expect("a field after the handles");
     text[from..].to_owned()
 }
 
