@@ -5,8 +5,9 @@ use std::ops::Range;
 use crate::Sharding;
 use crate::shard::SHARDS;
 
-/// The number of hosts in every shard, instead of a hash of their domains.
+/// The number that a host in every shard has instead of a hash of its domain.
 pub(super) const EVERYWHERE: u32 = SHARDS;
+
 /// With this many hosts, a table becomes sharded.
 const MANY: usize = 400;
 /// With hosts of this size in total, in bytes, a table becomes sharded.
