@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use granit_parser::{Event, Parser, ScalarStyle, Span, Tag};
+use granit_parser::{ErrorKind, Event, Parser, ScalarStyle, Span, Tag};
 
 use super::limits::Limits;
 use super::scalar;
@@ -91,8 +91,12 @@ impl<'l> Builder<'l> {
         options.set_emit_comments(false);
         for event in Parser::new_from_str_with_options(text, options) {
             let (event, span) = event.map_err(|error| {
-                let at = error.marker().byte_offset().unwrap_or(0);
-                SyntaxError::new(self.offset(at), shown(&error.info()))
+                let at = self.offset(error.marker().byte_offset().unwrap_or(0));
+                match error.kind() {
+                    // The parser's own limit is higher, but it reads ahead of its events.
+                    ErrorKind::RecursionLimitExceeded => self.too_deep(at),
+                    _ => SyntaxError::new(at, shown(&error.info())),
+                }
             })?;
             self.event(event, &span)?;
         }

@@ -220,6 +220,8 @@ fn exceeded_limits_are_errors() {
     assert!(invalid(&deep("[", "]")).contains("nested more than 64"));
     assert!(invalid(&deep("{\"a\":", "}").replace(":}", ":1}")).contains("nested more than 64"));
     assert!(invalid(&"- ".repeat(65)).contains("nested more than 64"));
+    // The parser has a limit too.
+    assert!(invalid(&"[".repeat(1000)).contains("nested more than 64"));
     let few = Limits {
         documents: 2,
         values: 3,
